@@ -83,12 +83,12 @@ class Declarations:
         for found in app.own:
             self.registry.own(found)
         self.registry.counted_queue = app.counted_queue or self.registry.counted_queue
-        own = self._settings_of(app)
+        settings = self._settings_of(app)
         self._add_model_lane(app)
-        for queue in app.queues_for(own):
+        for queue in app.queues_for(settings):
             self.registry.limit(queue)
         if app.retries is not None:
-            self.registry.retries |= app.retries(own)
+            self.registry.retries |= app.retries(settings)
         for lane in app.lanes:
             self.registry.pace(lane)
         self.readers |= app.messages

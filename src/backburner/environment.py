@@ -53,15 +53,15 @@ def read_model(model: type[S], given: Mapping[str, Any]) -> S:
         return model(**given)
     except ValidationError as error:
         secrets = list(_raw_secrets(model, given))
-        told = "; ".join(_told(model, found, secrets) for found in error.errors())
+        problem = "; ".join(_told(model, found, secrets) for found in error.errors())
     except SettingsError as error:
         # Its message names the field; its cause may quote the value.
         field = re.search(r'field "(\w+)"', str(error))
         name = variable(field[1], model) if field else model.__name__
-        told = f"{name}: must be JSON"
+        problem = f"{name}: must be JSON"
     except Exception as error:  # noqa: BLE001 - a validator may raise anything
-        told = f"{model.__name__}: a validator raised {type(error).__name__}"
-    raise ConfigurationError(" ".join(told.split()))
+        problem = f"{model.__name__}: a validator raised {type(error).__name__}"
+    raise ConfigurationError(" ".join(problem.split()))
 
 
 def _told(model: type[BaseSettings], error: Any, secrets: Sequence[str]) -> str:
@@ -72,8 +72,8 @@ def _told(model: type[BaseSettings], error: Any, secrets: Sequence[str]) -> str:
     if not error["loc"]:
         return f"{model.__name__}: {problem}"
     name = str(error["loc"][0])  # the rest is a position in a list
-    told = variable(name, model) if name in model.model_fields else name
-    return f"{told}: {problem}"
+    label = variable(name, model) if name in model.model_fields else name
+    return f"{label}: {problem}"
 
 
 def _raw_secrets(model: type[BaseSettings], given: Mapping[str, Any]) -> Iterator[str]:

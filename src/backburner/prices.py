@@ -58,8 +58,8 @@ def read_overrides(setting: str) -> Overrides | None:
     try:
         is_text = setting.lstrip().startswith("{")
         text = setting if is_text else Path(setting).read_text("utf-8")
-        told = {"version": _digest(text)} | _object(text)
-        return Overrides.model_validate(told)
+        table = {"version": _digest(text)} | _object(text)
+        return Overrides.model_validate(table)
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"BACKBURNER_PRICES: {error}") from None
     except ValidationError as error:
@@ -102,9 +102,9 @@ class ListPrices:
         self._list = await asyncio.shield(self._loading)
 
     def price(self, call: Usage) -> Price:
-        own = self._own.models.get(call.model)
-        if own is not None:
-            return Price(_cost(_amount(own, call)), self._own.version)
+        model_price = self._own.models.get(call.model)
+        if model_price is not None:
+            return Price(_cost(_amount(model_price, call)), self._own.version)
         if call.provider in LOCAL:
             return Price(0, "local")
         if self._list is None:
@@ -121,9 +121,9 @@ class ListPrices:
         return known
 
     def ceiling(self, model: str) -> int | None:
-        own = self._own.models.get(model)
-        if own is not None:
-            return own.ceiling
+        model_price = self._own.models.get(model)
+        if model_price is not None:
+            return model_price.ceiling
         return None if self._list is None else _window(self._list, model)
 
 
@@ -135,16 +135,16 @@ def _load() -> Any:
     return genai_prices
 
 
-def _amount(own: ModelPrice, call: Usage) -> Decimal:
+def _amount(price: ModelPrice, call: Usage) -> Decimal:
     """
     Return the cost in micro-dollars.
 
     Dollars per million tokens are micro-dollars per token.
     """
-    cached = own.input if own.cached is None else own.cached
+    cached = price.input if price.cached is None else price.cached
     fresh = call.input_tokens - call.cached_tokens
-    read = fresh * own.input + call.cached_tokens * cached
-    return read + call.output_tokens * own.output
+    read = fresh * price.input + call.cached_tokens * cached
+    return read + call.output_tokens * price.output
 
 
 def _cost(micro: Decimal) -> int:
@@ -160,7 +160,7 @@ def _listed(module: Any, call: Usage) -> Price:
     )
     at = datetime.fromtimestamp(call.at / 1000, tz=UTC) if call.at else None
     try:
-        told = module.calc_price(
+        result = module.calc_price(
             used,
             call.model,
             provider_id=call.provider,
@@ -170,7 +170,7 @@ def _listed(module: Any, call: Usage) -> Price:
         # The model or provider is unknown, or its price is not per token.
         return Price()
     version = f"genai-prices/{module.__version__}"
-    return Price(_cost(told.total_price * MILLION), version)
+    return Price(_cost(result.total_price * MILLION), version)
 
 
 @lru_cache(maxsize=256)

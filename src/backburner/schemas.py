@@ -79,11 +79,11 @@ def _revisions(app: App, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
         if file.name == "__init__.py":
             continue
         try:
-            said = dict(_assigned(ast.parse(file.read_text("utf-8"))))
+            assigned = dict(_assigned(ast.parse(file.read_text("utf-8"))))
         except (SyntaxError, ValueError) as error:
             why = f"application {app.name!r}: {file} cannot be read: {error}"
             raise ConfigurationError(why) from None
-        revision, down = said.get("revision"), said.get("down_revision") or ()
+        revision, down = assigned.get("revision"), assigned.get("down_revision") or ()
         if not isinstance(revision, str):
             why = f"application {app.name!r}: {file} does not say `revision = …`"
             raise ConfigurationError(why)

@@ -47,13 +47,16 @@ def read_apps(apps: Iterable[App], given: Iterable[BaseSettings] = ()) -> AppSet
 
 
 def reach_of(
-    settings: Settings, apps: Iterable[App], own: AppSettings, address: str = ""
+    settings: Settings,
+    apps: Iterable[App],
+    app_settings: AppSettings,
+    address: str = "",
 ) -> Reach:
     """Return where webhooks may go, including what these applications allow."""
     places: list[str] = []
     for app in apps:
         if app.reaches is not None:
-            read = None if app.settings is None else own.of(app.settings)
+            read = None if app.settings is None else app_settings.of(app.settings)
             places += app.reaches(read, "" if app.serves is None else address)
     return settings.reach_with(places)
 
@@ -96,7 +99,7 @@ def signing_warning(
 
 
 def _missing(
-    settings: Settings, apps: Sequence[App], setup: Setup, own: AppSettings
+    settings: Settings, apps: Sequence[App], setup: Setup, app_settings: AppSettings
 ) -> Iterator[tuple[str, str]]:
     if setup.is_keyed:
         for name, sentence in _OF_KEYED.items():
@@ -104,17 +107,19 @@ def _missing(
                 yield variable(name, Settings), f" is not set: {sentence}"
     for app in apps:
         if setup.works or app.name in setup.served:
-            yield from _of_app(settings, app, setup, own)
+            yield from _of_app(settings, app, setup, app_settings)
 
 
 def _of_app(
-    settings: Settings, app: App, setup: Setup, own: AppSettings
+    settings: Settings, app: App, setup: Setup, app_settings: AppSettings
 ) -> Iterator[tuple[str, str]]:
     for use in app.models:
         if use.is_required:
             yield from _of_purpose(settings, app, use.purpose)
     for need in () if app.needs is None else app.needs(setup):
-        places = [(_place(settings, app, own, name), name) for name in need.settings]
+        places = [
+            (_place(settings, app, app_settings, name), name) for name in need.settings
+        ]
         if not any(_is_set(place, name) for place, name in places):
             first, *others = [variable(name, type(place)) for place, name in places]
             either = "".join(f" (or {name})" for name in others)
@@ -143,10 +148,12 @@ def _of_purpose(
     yield variable(setting, Settings), f"{sentence} (openai, or mock to try it out)"
 
 
-def _place(settings: Settings, app: App, own: AppSettings, name: str) -> BaseSettings:
+def _place(
+    settings: Settings, app: App, app_settings: AppSettings, name: str
+) -> BaseSettings:
     """Return the settings that have a field: the application's own come first."""
     if app.settings is not None and name in app.settings.model_fields:
-        return own.of(app.settings)
+        return app_settings.of(app.settings)
     return settings
 
 

@@ -109,10 +109,10 @@ def checked(adapter: TypeAdapter[T], value: Any) -> T:
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        told = error.errors(
+        errors = error.errors(
             include_url=False, include_context=False, include_input=False
         )
-        fields = field_errors(told)
+        fields = field_errors(errors)
         raise invalid(InvalidInput("the request is not valid", fields)) from None
 
 

@@ -443,7 +443,7 @@ class Parts:
         """Return the configured providers, and those of applications without any."""
         chains = find_providers(self.settings, self.clock)
         made: dict[str, Provider] = {}
-        own: dict[tuple[str, Purpose], Sequence[Provider]] = {}
+        fallbacks: dict[tuple[str, Purpose], Sequence[Provider]] = {}
         uses = [
             (app, use) for app in self._given.apps for use in app.models if use.fallback
         ]
@@ -454,8 +454,8 @@ class Parts:
             if name not in made:
                 made[name] = find_provider(self.settings, name, self.clock)
             for found in capabilities_of(app):
-                own[found.name, use.purpose] = [made[name]]
-        return chains, own
+                fallbacks[found.name, use.purpose] = [made[name]]
+        return chains, fallbacks
 
     def _deliver(self) -> None:
         """Register the delivery of webhooks, if this process can sign them."""

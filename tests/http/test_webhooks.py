@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from backburner import Context, PermanentError, capability
 from backburner.client import WebhookError, verify_webhook
 from backburner.domain.webhooks.delivery import CAPABILITY, QUEUE
-from backburner.engine.webhooks.messages import LARGEST_OUTPUT, Messages, Told
+from backburner.engine.webhooks.messages import LARGEST_OUTPUT, DeliveryInput, Messages
 from tests.egress.receiver import Receiver, answers, cuts, drips, hangs
 
 BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
@@ -256,7 +256,9 @@ async def test_an_end_is_told_as_it_was_when_the_job_is_retried_meanwhile(
         Messages(server.backburner.engine.store),
         await owner_of(server, job),
     )
-    asked = Told(**(await server.client.get(first["links"]["self"])).json()["input"])
+    asked = DeliveryInput(
+        **(await server.client.get(first["links"]["self"])).json()["input"]
+    )
     from_row = await messages.body(asked, owner)
 
     runs.fails = False

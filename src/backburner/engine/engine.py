@@ -291,15 +291,15 @@ class Engine:
 
     async def known_run(self, job: Job) -> int | None:
         """Return the epoch of a job's current or successful run."""
-        found, seen = None, 0
+        epoch, seen = None, 0
         if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
             return None
         while events := await self.store.changes(job.id, after=seen, limit=PAGE):
-            for told in events:
-                if told.type == STARTED:
-                    found = told.n
+            for event in events:
+                if event.type == STARTED:
+                    epoch = event.n
             seen = events[-1].n
-        return found
+        return epoch
 
     async def forget_step(self, job: int, token: str, key: str) -> bool:
         """Delete a step's result, if its job runs under the token."""
@@ -592,10 +592,10 @@ def _work(is_queued: bool) -> Notification:
 
 def _queued(jobs: Sequence[NewJob], answers: Sequence[Submitted]) -> Mapping[str, int]:
     """Count the jobs that may start, by queue."""
-    told = zip(jobs, answers, strict=True)
+    submitted = zip(jobs, answers, strict=True)
     return Counter(
         job.queue
-        for job, answer in told
+        for job, answer in submitted
         if answer.state == JobState.QUEUED and not answer.replayed
     )
 

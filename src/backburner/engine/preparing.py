@@ -29,31 +29,31 @@ class Preparation:
         self._batches = batches
         self._payloads = payloads
 
-    def job(self, capability: Any, value: Any, said: SubmitOptions) -> NewJob:
+    def job(self, capability: Any, value: Any, given: SubmitOptions) -> NewJob:
         """Return a job."""
-        options = job_options(said)
+        options = job_options(given)
         job = self._submission.prepare(capability, value, options)
         return self._payloads.stow_input(job)
 
     def flow(
-        self, flow: Flow | Chain, said: SubmitGroupOptions, value: Any = NOTHING
+        self, flow: Flow | Chain, given: SubmitGroupOptions, value: Any = NOTHING
     ) -> NewFlow:
         """Return a flow, or a chain with its input."""
-        new = self._flows.prepare(written(flow, value), group_options(said))
+        new = self._flows.prepare(written(flow, value), group_options(given))
         return self._payloads.stow_members_inside(Members(flows=[new])).flows[0]
 
     def batch(
         self,
         jobs: Iterable[tuple[Any, Any]],
         flows: Iterable[Flow],
-        said: SubmitGroupOptions,
+        given: SubmitGroupOptions,
         *,
         expected: int | None,
         completion: Mapping[str, Any] | None,
         sealed: bool | None,
     ) -> tuple[NewBatch, Members]:
         """Return a batch and its first members."""
-        options = group_options(said)
+        options = group_options(given)
         members = self._batches.gather(jobs, flows, options)
         batch = self._batches.prepare(
             options, members, expected=expected, completion=completion, sealed=sealed
@@ -64,10 +64,10 @@ class Preparation:
         self,
         jobs: Iterable[tuple[Any, Any]],
         flows: Iterable[Flow],
-        said: SubmitGroupOptions,
+        given: SubmitGroupOptions,
     ) -> tuple[Owner, Members]:
         """Return prepared members for a batch, and the owner it must have."""
-        options = group_options(said)
+        options = group_options(given)
         key = options.idempotency_key
         members = self._batches.gather(jobs, flows, options, key=key)
         return options.owner, self._payloads.stow_members_inside(members)

@@ -165,9 +165,9 @@ def capability(  # noqa: PLR0913 - independent policies
     return decorate
 
 
-def _policy(name: str, said: str) -> Policy:
+def _policy(name: str, text: str) -> Policy:
     try:
-        return Policy(said)
+        return Policy(text)
     except ValueError:
         known = ", ".join(repr(str(policy)) for policy in Policy)
         raise ConfigurationError(

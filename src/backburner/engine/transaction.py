@@ -20,12 +20,12 @@ In = TypeVar("In")
 class Preparing(Protocol):
     """Validates what a transaction body submits and prepares its rows."""
 
-    def job(self, capability: Any, value: Any, said: SubmitOptions) -> NewJob:
+    def job(self, capability: Any, value: Any, given: SubmitOptions) -> NewJob:
         """Return a job."""
         ...
 
     def flow(
-        self, flow: Flow | Chain, said: SubmitGroupOptions, value: Any = NOTHING
+        self, flow: Flow | Chain, given: SubmitGroupOptions, value: Any = NOTHING
     ) -> NewFlow:
         """Return a flow, or a chain with its input."""
         ...
@@ -34,7 +34,7 @@ class Preparing(Protocol):
         self,
         jobs: Iterable[tuple[Any, Any]],
         flows: Iterable[Flow],
-        said: SubmitGroupOptions,
+        given: SubmitGroupOptions,
         *,
         expected: int | None,
         completion: Mapping[str, Any] | None,
@@ -47,7 +47,7 @@ class Preparing(Protocol):
         self,
         jobs: Iterable[tuple[Any, Any]],
         flows: Iterable[Flow],
-        said: SubmitGroupOptions,
+        given: SubmitGroupOptions,
     ) -> tuple[Owner, Members]:
         """Return prepared members for a batch, and the owner it must have."""
         ...
@@ -208,8 +208,8 @@ class Transaction(View):
         Return the result of each, jobs before flows. With an `idempotency_key`, each
         member is stored once, however often this is repeated.
         """
-        said: SubmitGroupOptions = {**self._defaults, **options}
-        owner, members = self._prepare.members(jobs, flows, said)
+        given: SubmitGroupOptions = {**self._defaults, **options}
+        owner, members = self._prepare.members(jobs, flows, given)
         batch = self._tx.find_batch(batch_id)
         if batch is None or batch.owner != owner:
             raise BatchNotFound(f"batch {batch_id[:60]!r} does not exist")

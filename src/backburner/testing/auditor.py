@@ -148,8 +148,8 @@ def _miscounted(
     for queue, state in sorted({*ended, *totals}):
         seen, counted = ended[queue, state], totals.get((queue, state), 0)
         if seen != counted:
-            told = f"{seen} ended as {state}, {counted} are counted"
-            yield Breach("totals", queue, told)
+            difference = f"{seen} ended as {state}, {counted} are counted"
+            yield Breach("totals", queue, difference)
 
 
 def moves(records: Iterable[Record]) -> Counter[tuple[JobState, JobState]]:
@@ -338,8 +338,10 @@ def _effects(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
         )
         there = Counter({key: n for key, n in found.items() if key[0] == job})
         if there != wanted:
-            told = f"is {row.state} with effects {dict(there)}, not {dict(wanted)}"
-            yield Breach("I3", job, told)
+            difference = (
+                f"is {row.state} with effects {dict(there)}, not {dict(wanted)}"
+            )
+            yield Breach("I3", job, difference)
 
 
 def _streams(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
@@ -373,8 +375,8 @@ def _keys(books: Books, answers: Sequence[Answer]) -> Iterator[Breach]:
         ids = dict.fromkeys(a.job for a in mine if a.job is not None)
         bodies = dict.fromkeys(a.body for a in mine if a.job is not None)
         if len(ids) > 1 or len(bodies) > 1:
-            told = f"was answered with jobs {list(ids)} for bodies {list(bodies)}"
-            yield Breach("I7", key, told)
+            answered = f"was answered with jobs {list(ids)} for bodies {list(bodies)}"
+            yield Breach("I7", key, answered)
         refused = [a.body for a in mine if a.job is None and a.body in bodies]
         if refused:
             yield Breach("I7", key, f"was refused and answered for {refused}")

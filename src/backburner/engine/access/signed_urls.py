@@ -44,9 +44,9 @@ class SignedUrls:
         """
         seconds = min(span, LONGEST) // timedelta(seconds=1)
         expires = self._now() // 1000 + seconds
-        said = _said(method, path, expires, terms)
+        text = _said(method, path, expires, terms)
         proof = {"exp": expires, "kid": self._kid}
-        signature = _sign(self._secrets[self._kid], said)
+        signature = _sign(self._secrets[self._kid], text)
         query = urlencode({**terms, **proof, "sig": signature})
         return f"{path}?{query}", expires * 1000
 
@@ -82,6 +82,6 @@ def _kid(secret: str) -> str:
     return hashlib.sha256(f"kid\n{secret}".encode()).hexdigest()[:8]
 
 
-def _sign(secret: str, said: str) -> str:
-    digest = hmac.new(secret.encode(), said.encode(), hashlib.sha256).digest()
+def _sign(secret: str, text: str) -> str:
+    digest = hmac.new(secret.encode(), text.encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -64,8 +64,8 @@ class Signer:
         return self._signature(token.partition(".")[0], purpose, token)
 
     def _signature(self, kid: str, purpose: str, text: str) -> str:
-        said = f"{purpose}\n{text}".encode()
-        return _encoded(hmac.new(self._secrets[kid], said, hashlib.sha256).digest())
+        signed = f"{purpose}\n{text}".encode()
+        return _encoded(hmac.new(self._secrets[kid], signed, hashlib.sha256).digest())
 
 
 def _kid(secret: str) -> str:

@@ -325,12 +325,12 @@ def _with_jobs(
     if after is before:
         return members
     left = iter(after)
-    own = [next(left) for _ in members.jobs]
+    jobs = [next(left) for _ in members.jobs]
     flows = [
         replace(flow, steps=[replace(step, job=next(left)) for step in flow.steps])
         for flow in members.flows
     ]
-    return Members(own, flows)
+    return Members(jobs, flows)
 
 
 def _large_ones(stowed: Sequence[NewJob]) -> list[str]:

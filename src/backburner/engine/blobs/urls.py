@@ -60,13 +60,13 @@ class UrlSigner:
         direct = await self._direct("PUT", key, terms)
         if direct is not None:
             return self._told("PUT", direct, terms)._replace(upload=key.job)
-        said = {SIZE: terms.size, LIMIT: terms.limit, TYPE: terms.content_type}
+        limits = {SIZE: terms.size, LIMIT: terms.limit, TYPE: terms.content_type}
         url, expires_at = self.signed_urls.sign(
             FILES + key.id,
             span=terms.span,
             method="PUT",
             terms={
-                name: str(value) for name, value in said.items() if value is not None
+                name: str(value) for name, value in limits.items() if value is not None
             },
         )
         headers = {} if terms.content_type is None else _header(terms.content_type)

@@ -208,14 +208,14 @@ def _options(queue: str, asked: Request) -> Options:
     )
 
 
-def _request_id(said: str | None) -> str | None:
+def _request_id(request_id: str | None) -> str | None:
     """
     Return the request id for logs if it is valid, otherwise none.
 
     It may be user text.
     """
-    is_one = said is not None and _REQUEST_ID.fullmatch(said)
-    return said if is_one else None
+    is_one = request_id is not None and _REQUEST_ID.fullmatch(request_id)
+    return request_id if is_one else None
 
 
 def _key(queue: str, message_id: str) -> str | None:
@@ -235,5 +235,5 @@ def _reason(error: CallerError) -> str:
         return f"{error}; there is room again in {error.retry_after} s"
     if not isinstance(error, InvalidInput | UnknownCapability) or not error.fields:
         return str(error)
-    told = [f"{_FIELDS.get(f.path, f.path)}: {f.message}" for f in error.fields]
-    return "; ".join(told)
+    reasons = [f"{_FIELDS.get(f.path, f.path)}: {f.message}" for f in error.fields]
+    return "; ".join(reasons)

@@ -201,10 +201,10 @@ class Intake:
         """
         if self._is_resting:
             return 0
-        own, most = len(self._hands[queue]), self._most()
+        held, most = len(self._hands[queue]), self._most()
         share = most // len(self._hands)
-        others = sum(map(len, self._hands.values())) - own
-        return max(0, min(self._room(queue), max(share, most - others)) - own)
+        others = sum(map(len, self._hands.values())) - held
+        return max(0, min(self._room(queue), max(share, most - others)) - held)
 
     def _most(self) -> int:
         """Return how many messages all queues together may hold."""

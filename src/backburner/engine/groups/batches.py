@@ -230,8 +230,8 @@ class Batches:
     async def counts(self, batch: Batch) -> dict[str, Any]:
         """Count a batch's members by state; for a finished batch, as of its end."""
         if batch.counts is not None:
-            told: dict[str, Any] = orjson.loads(batch.counts)
-            return told
+            counts: dict[str, Any] = orjson.loads(batch.counts)
+            return counts
         return (await self._store.count_batch(batch.seq)).told()
 
     async def list(
@@ -360,14 +360,14 @@ class Batches:
         if batch.completion is None:
             return ()
         asked = orjson.loads(batch.completion)
-        told = {"id": batch.id, "generation": batch.generation, **counts.told()}
+        default = {"id": batch.id, "generation": batch.generation, **counts.told()}
         now = self._clock.now()
         job = NewJob(
             id=self._submission.draw("job", now),
             owner=batch.owner,
             capability=asked["capability"],
             queue=asked["queue"],
-            input=orjson.dumps(asked.get("input", told)).decode(),
+            input=orjson.dumps(asked.get("input", default)).decode(),
             created_at=now,
             max_attempts=asked["max_attempts"],
             tags=(f"batch:{batch.id}",),
@@ -434,7 +434,7 @@ def _said(members: Members) -> Any:
 
 def _said_job(job: NewJob) -> list[Any]:
     # Without the start time: a delay is counted from each request.
-    said = [
+    body = [
         job.capability,
         job.input,
         job.queue,
@@ -446,4 +446,4 @@ def _said_job(job: NewJob) -> list[Any]:
         job.callback,
     ]
     # Add it only if given, so that repeats of older requests still match.
-    return [*said, dict(job.metadata)] if job.metadata else said
+    return [*body, dict(job.metadata)] if job.metadata else body

@@ -213,8 +213,8 @@ class _Run:
         done = result.changed + result.skipped
         total = max(self._asked.matched, done)
         verb = "retried" if self._asked.action == "retry" else "cancelled"
-        told = f"{result.changed} {verb}, {result.skipped} skipped"
-        await self._ctx.progress(done, total or 1, told)
+        message = f"{result.changed} {verb}, {result.skipped} skipped"
+        await self._ctx.progress(done, total or 1, message)
 
     async def _try_stages(self, result: BulkResult) -> Snooze | None:
         """Retry one job, then ten, each after the stage before it has succeeded."""

@@ -222,10 +222,10 @@ class Planning:
         if "completion" in options:
             options["completion"] = said_completion(options["completion"])
         chosen = to_json(options, by_alias=True)
-        said = orjson.loads(sent), orjson.loads(chosen)
+        parts = orjson.loads(sent), orjson.loads(chosen)
         needs = [[*edge] for edge in planned.needs]
         is_fed = planned.input is NOTHING
-        return [planned.name, named, *said, is_fed, needs, [*planned.before]]
+        return [planned.name, named, *parts, is_fed, needs, [*planned.before]]
 
 
 def _is_step(name: str) -> bool:
@@ -249,5 +249,5 @@ def _by_name(steps: Sequence[Planned]) -> dict[str, Planned]:
 
 def _said_group(options: GroupOptions) -> list[Any]:
     callback = options.callback
-    told = callback if isinstance(callback, str) else dict(callback or {})
-    return [instant(options.deadline), list(options.tags), told]
+    receiver = callback if isinstance(callback, str) else dict(callback or {})
+    return [instant(options.deadline), list(options.tags), receiver]

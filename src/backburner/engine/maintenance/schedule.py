@@ -47,9 +47,9 @@ class Schedule:
                 f"a schedule's name has 1 to {MAX_NAME} printable characters"
             )
         if self.missed not in get_args(Missed):
-            told = ", ".join(get_args(Missed))
+            known = ", ".join(get_args(Missed))
             raise ConfigurationError(
-                f"schedule {self.name!r}: `missed` is one of {told}"
+                f"schedule {self.name!r}: `missed` is one of {known}"
             )
         try:
             following(self.cron, self.timezone)(0)

@@ -134,8 +134,10 @@ class Providers:
 
     def of(self, purpose: Purpose, capability: str = "") -> Sequence[Provider]:
         """Return the providers for a purpose, in order of preference."""
-        own = self.fallbacks.get((capability, purpose))
-        return self.by_purpose.get(purpose, self.chain) if own is None else own
+        fallback = self.fallbacks.get((capability, purpose))
+        return (
+            self.by_purpose.get(purpose, self.chain) if fallback is None else fallback
+        )
 
     async def close(self) -> None:
         """Close connections."""
@@ -626,16 +628,16 @@ class Asker:
         if refusal is None or fault.status_code is None:
             return TransientError(message, code=code)
         now = self._providers.clock.now()
-        told = rate_limit_info(
+        wait_ms = rate_limit_info(
             fault.status_code, fault.headers, fault.body, now=now
         ).wait
         # With a lane, the time of the next turn counts as well as the provider's
         # response.
         turn = refusal.retry_after if self._is_paced(provider) else None
-        if told is None and (turn is None or not self._has_paid):
+        if wait_ms is None and (turn is None or not self._has_paid):
             # The wait is unknown: the error uses an attempt, so that retries end.
             return TransientError(message, code=code)
-        wait = max((told or 0) / 1000, turn or 0.0)
+        wait = max((wait_ms or 0) / 1000, turn or 0.0)
         return Throttled(message, retry_after=wait, code=code, lane=refusal.lane)
 
     def _time(self, seconds: float | None) -> _Time:
@@ -651,8 +653,8 @@ def _observed(hook: Callable[[Correction], None], seen: Correction) -> None:
 
 def _may_be_passed_over(error: WorkError) -> bool:
     """Return whether the next provider may succeed."""
-    own = {trouble for trouble in Trouble if trouble.is_providers_own}
-    return isinstance(error, TransientError) or error.problem_code in own
+    codes = {trouble for trouble in Trouble if trouble.is_providers_own}
+    return isinstance(error, TransientError) or error.problem_code in codes
 
 
 def _whole(reply: Reply[Any], *, partial: bool = False) -> str:
@@ -685,12 +687,12 @@ def _conversation(
     prompt: str | Sequence[Message], system: str | None
 ) -> tuple[Message, ...]:
     """Merge all system texts into one message: some servers accept only one."""
-    told = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
+    messages = (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt)
     if system is None:
-        return told
-    if told and told[0].role == "system":
-        system, told = f"{told[0].text}\n\n{system}", told[1:]
-    return (Message("system", system), *told)
+        return messages
+    if messages and messages[0].role == "system":
+        system, messages = f"{messages[0].text}\n\n{system}", messages[1:]
+    return (Message("system", system), *messages)
 
 
 def _estimated(reply: Reply[Any], read: str) -> Tokens:

@@ -169,7 +169,7 @@ class Lanes:
         self,
         lane: str,
         permit: Permit,
-        said: RateLimitInfo | None,
+        info: RateLimitInfo | None,
         ask: PermitRequest,
         *,
         is_over: bool,
@@ -177,7 +177,7 @@ class Lanes:
         while True:
             try:
                 given = await self._store.give_permit(
-                    lane, permit, said, ask, is_over=is_over
+                    lane, permit, info, ask, is_over=is_over
                 )
             except StoreUnavailable as error:
                 if self._is_closed:
@@ -189,7 +189,7 @@ class Lanes:
             else:
                 wait = None if given.wait is None else given.wait.span
                 if is_over:
-                    telemetry.lane_answered(lane, said, wait, is_parked=given.is_parked)
+                    telemetry.lane_answered(lane, info, wait, is_parked=given.is_parked)
                 return given
 
 
@@ -368,15 +368,15 @@ class Call:
         self._release_outer()
         if self._spending is not None:
             self._spending.end(is_served=error is None)
-        said = self._said or self._understood(error)
+        info = self._said or self._understood(error)
         permit, self._permit = self._permit, None
         if self._lane_gate is None or permit is None or self._ask is None:
-            if said is not None and said.is_refused:
+            if info is not None and info.is_refused:
                 raise self._throttled("the provider refused the call", None) from error
             return
         ask = self._ask._replace(roll=self._lane_gate.ask(0, 0).roll)
-        giving = self._lane_gate.give(self.lane, permit, said, ask)
-        if said is not None and said.is_refused:
+        giving = self._lane_gate.give(self.lane, permit, info, ask)
+        if info is not None and info.is_refused:
             given = await asyncio.shield(giving)
             raise self._throttled(
                 "the provider refused the call", given.wait
@@ -387,8 +387,8 @@ class Call:
         if error is None:
             return SERVED
         answer = getattr(error, "response", None)
-        told = [getattr(answer, "status_code", None), *_statuses(error)]
-        status = next((code for code in told if isinstance(code, int)), None)
+        statuses = [getattr(answer, "status_code", None), *_statuses(error)]
+        status = next((code for code in statuses if isinstance(code, int)), None)
         if status is None:
             return None
         headers = getattr(answer, "headers", getattr(error, "headers", None))

@@ -52,6 +52,6 @@ def mistakes(error: ValueError, most: int = MOST_FAULTS) -> str:
     """Describe the errors of a value, without repeating it."""
     if not isinstance(error, ValidationError):
         return str(error)
-    told = error.errors(include_url=False, include_input=False, include_context=False)
-    named = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in told[:most]]
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    named = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in errors[:most]]
     return "; ".join(named)

@@ -258,10 +258,10 @@ def lane_asked(lane: str, *, is_served: bool) -> None:
 
 
 def lane_answered(
-    lane: str, said: RateLimitInfo | None, wait: int | None, *, is_parked: bool
+    lane: str, info: RateLimitInfo | None, wait: int | None, *, is_parked: bool
 ) -> None:
     """Count the result of a call, and log that a lane is parked."""
-    outcome = "unknown" if said is None else "refused" if said.is_refused else "served"
+    outcome = "unknown" if info is None else "refused" if info.is_refused else "served"
     _labelled(lane_calls, _lane(lane), outcome).inc()
     if is_parked:
         _labelled(lane_throttled, _lane(lane)).inc()

@@ -154,10 +154,10 @@ def _misfit(found: Capability[Any, Any], faults: list[Any]) -> InvalidInput:
         FieldError(".".join(("input", *map(str, fault["loc"]))), fault["msg"])
         for fault in faults[:MOST_FAULTS]
     ]
-    told = "; ".join(f"{field.path}: {field.message}" for field in fields[:3])
+    listed = "; ".join(f"{field.path}: {field.message}" for field in fields[:3])
     return InvalidInput(
         f"the input, with the field {JOB!r} that says how the job ended, does not "
-        f"match capability {found.name!r}: {told}",
+        f"match capability {found.name!r}: {listed}",
         fields,
     )
 

@@ -125,23 +125,23 @@ def _check_kinds(options: "Options | GroupOptions") -> None:
             raise refused_field(name, f"must be {must_be}, not {value!r:.100}")
 
 
-def job_options(said: SubmitOptions) -> Options:
+def job_options(given: SubmitOptions) -> Options:
     """Return options from keyword arguments, with the active trace."""
-    _check_names(said, Options)
-    chosen: SubmitOptions = {"traceparent": active_traceparent(), **said}
+    _check_names(given, Options)
+    chosen: SubmitOptions = {"traceparent": active_traceparent(), **given}
     return Options(**chosen)
 
 
-def group_options(said: SubmitGroupOptions) -> GroupOptions:
+def group_options(given: SubmitGroupOptions) -> GroupOptions:
     """Return a flow's or batch's options from keyword arguments, with the trace."""
-    _check_names(said, GroupOptions)
-    chosen: SubmitGroupOptions = {"traceparent": active_traceparent(), **said}
+    _check_names(given, GroupOptions)
+    chosen: SubmitGroupOptions = {"traceparent": active_traceparent(), **given}
     return GroupOptions(**chosen)
 
 
-def _check_names(said: Iterable[str], kind: type[Options | GroupOptions]) -> None:
+def _check_names(names: Iterable[str], kind: type[Options | GroupOptions]) -> None:
     known = kind.__dataclass_fields__
-    for name in said:
+    for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -158,12 +158,12 @@ class Callbacks:
             lambda url: str(check_callback(url, reach))
         )
 
-    def checked(self, told: dict[str, Any]) -> dict[str, Any]:
+    def checked(self, callback: dict[str, Any]) -> dict[str, Any]:
         """Return the stored form of a callback; refuse one that cannot be delivered."""
         self.require("callback")
-        if "url" in told:
-            return {"url": self.url(told["url"], "callback.url")}
-        return told
+        if "url" in callback:
+            return {"url": self.url(callback["url"], "callback.url")}
+        return callback
 
     def require(self, path: str) -> None:
         """Refuse if no webhook secret is configured."""
@@ -236,12 +236,14 @@ class Submission:
         """Validate a callback and return its stored form."""
         if asked is None:
             return None
-        told = {"url": asked} if isinstance(asked, str) else dict(asked)
-        if len(told) != 1 or not isinstance(told.get("url", told.get("endpoint")), str):
+        receiver = {"url": asked} if isinstance(asked, str) else dict(asked)
+        if len(receiver) != 1 or not isinstance(
+            receiver.get("url", receiver.get("endpoint")), str
+        ):
             raise refused_field("callback", 'must be {"url": …} or {"endpoint": …}')
         if self._callbacks is not None:
-            told = self._callbacks.checked(told)
-        return orjson.dumps(told).decode()
+            receiver = self._callbacks.checked(receiver)
+        return orjson.dumps(receiver).decode()
 
     def _follows(self, options: Options) -> str | None:
         """Validate a job's completion and callback and return their stored form."""
@@ -420,9 +422,9 @@ def input_text(found: Capability[Any, Any], value: Any) -> str:
         return found.input.dump_json(checked, by_alias=True).decode()
     except ValidationError as error:
         fields = _fields(error)
-        told = "; ".join(f"{field.path}: {field.message}" for field in fields[:TOLD])
+        faults = "; ".join(f"{field.path}: {field.message}" for field in fields[:TOLD])
         raise InvalidInput(
-            f"the input does not match capability {found.name!r}: {told}", fields
+            f"the input does not match capability {found.name!r}: {faults}", fields
         ) from None
     except PydanticSerializationError:
         raise InvalidInput(
@@ -431,16 +433,16 @@ def input_text(found: Capability[Any, Any], value: Any) -> str:
 
 
 def _fields(error: ValidationError) -> list[FieldError]:
-    told = error.errors(include_url=False, include_context=False, include_input=False)
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
     return [
         FieldError(".".join(("input", *map(str, e["loc"]))), e["msg"])
-        for e in told[:MAX_FIELD_ERRORS]
+        for e in errors[:MAX_FIELD_ERRORS]
     ]
 
 
-def body_hash(said: Any) -> str:
+def body_hash(body: Any) -> str:
     """Return a digest of a request body."""
-    canonical = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+    canonical = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(canonical).hexdigest()
 
 
@@ -448,7 +450,7 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
     # Hash the request, not the validated input: a random default, or a field added by a
     # release, must not turn a repeat into a conflict.
     sent = value if isinstance(value, bytes) else to_json(value, by_alias=True)
-    said = [
+    body = [
         job.capability,
         orjson.loads(sent),
         job.queue,
@@ -462,7 +464,7 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
     ]
     callback = callback_of(job.callback)
     if callback is not None:
-        said.append(callback)
+        body.append(callback)
     # Add these only if they are given, so that repeats of older requests still match.
     given = {
         "tokens": options.tokens,
@@ -471,4 +473,4 @@ def _said(job: NewJob, value: Any, options: Options) -> list[Any]:
         "completion": completion.said(options.completion),
     }
     more = {name: value for name, value in given.items() if value is not None}
-    return [*said, more] if more else said
+    return [*body, more] if more else body

@@ -94,17 +94,17 @@ class CallbackSender:
         self._judge(await self._egress.post(url, headers=headers, body=body))
         log.info("message accepted", request_id=job.request_id)
 
-    def _judge(self, said: Answer | Silence) -> None:
-        if isinstance(said, Silence):
-            failed = SILENCES[said]
+    def _judge(self, answer: Answer | Silence) -> None:
+        if isinstance(answer, Silence):
+            failed = SILENCES[answer]
             raise TransientError(failed.message, code=failed.code)
-        status = said.status
+        status = answer.status
         if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             return
         message = f"the receiver answered {status}"
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             wait = rate_limit_info(
-                status, said.headers, None, now=self._clock.now()
+                status, answer.headers, None, now=self._clock.now()
             ).wait
             seconds = None if wait is None else wait / 1000
             raise Throttled(message, retry_after=seconds, code=STATUS)

@@ -24,7 +24,7 @@ from backburner.engine.webhooks.delivery import (
     is_gone,
 )
 from backburner.engine.webhooks.endpoints import Endpoints
-from backburner.engine.webhooks.messages import Messages, Told
+from backburner.engine.webhooks.messages import DeliveryInput, Messages
 from backburner.ports.store.maintenance import JobFilter
 
 SUBJECT_GONE: Final = "WEBHOOK_SUBJECT_GONE"
@@ -38,29 +38,29 @@ def delivering(
     endpoints: Endpoints,
     messages: Messages,
     retry: RetryPolicy = SCHEDULE,
-) -> Capability[Told, Delivered]:
+) -> Capability[DeliveryInput, Delivered]:
     """Return the capability that sends webhooks."""
 
     # A receiver that asks for later retries is not given up sooner than one that fails.
     # A wait beyond the limit ends the job, so the limit is one wait longer.
     @capability(CAPABILITY, queue=QUEUE, retry=retry, patience=retry.longest() + LATEST)
-    async def handle(ctx: Context, told: Told) -> Delivered | Snooze | Failed:
+    async def handle(ctx: Context, given: DeliveryInput) -> Delivered | Snooze | Failed:
         """Send one webhook to its endpoint."""
         job = ctx.job
-        endpoint = await endpoints.called(told.callback, job.owner)
+        endpoint = await endpoints.called(given.callback, job.owner)
         if endpoint is None:
             return Failed(DISABLED, "the endpoint was deleted", retryable=False)
-        body = await messages.body(told, job.owner)
+        body = await messages.body(given, job.owner)
         if body is None:
             message = "the job, flow or batch that it reports no longer exists"
             return Failed(SUBJECT_GONE, message, retryable=False)
-        message_id = told.message or job.id
-        said = await deliver(
+        message_id = given.message or job.id
+        delivery = await deliver(
             endpoint, WebhookMessage(message_id, body, job.request_id, job.traceparent)
         )
-        if is_gone(said):
+        if is_gone(delivery):
             await endpoints.give_up(endpoint, GONE)
-        return said
+        return delivery
 
     return handle
 
@@ -93,13 +93,13 @@ async def replay(engine: Engine, delivery_id: str, owner: Owner) -> Job:
 
 
 def _repeated(job: Job, new_id: str, now: Instant) -> NewJob:
-    told = {"message": job.id, **orjson.loads(job.input)}
+    data = {"message": job.id, **orjson.loads(job.input)}
     return NewJob(
         id=new_id,
         owner=job.owner,
         capability=job.capability,
         queue=job.queue,
-        input=orjson.dumps(told).decode(),
+        input=orjson.dumps(data).decode(),
         created_at=now,
         max_attempts=job.max_attempts,
         priority=job.priority,

@@ -137,31 +137,33 @@ class Deliver:
         """Try once; `is_gone` says whether the endpoint must be disabled."""
         if endpoint.disabled_at is not None:
             return Failed(DISABLED, "the endpoint is disabled", retryable=False)
-        said = await self._receiver_limits.call(
+        answer = await self._receiver_limits.call(
             endpoint, lambda: self._sender.send(endpoint, message)
         )
-        if isinstance(said, Snooze | Failed):
-            return said
-        delivery = decide(said, now=self._clock.now(), roll=self._dice.roll())
+        if isinstance(answer, Snooze | Failed):
+            return answer
+        delivery = decide(answer, now=self._clock.now(), roll=self._dice.roll())
         if isinstance(delivery, Failed) and delivery.retry_after is not None:
             self._receiver_limits.rest(endpoint, delivery.retry_after)
         return delivery
 
 
-def decide(said: Answer | Silence, *, now: Instant, roll: float) -> Delivered | Failed:
+def decide(
+    answer: Answer | Silence, *, now: Instant, roll: float
+) -> Delivered | Failed:
     """Return the outcome of a delivery for an answer, or for none."""
-    if isinstance(said, Silence):
-        return SILENCES[said]
-    status = said.status
-    told = f"the receiver answered {status}"
+    if isinstance(answer, Silence):
+        return SILENCES[answer]
+    status = answer.status
+    message = f"the receiver answered {status}"
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return Delivered(status=status)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        return Failed(REDIRECT, f"{told}: redirects are not followed")
+        return Failed(REDIRECT, f"{message}: redirects are not followed")
     if status == HTTPStatus.GONE:
-        return Failed(GONE, f"{told}: the endpoint is disabled", retryable=False)
-    asked = said.headers.get("retry-after", "") if status in _LATER else ""
-    return Failed(STATUS, told, retry_after=_wait(asked, now, roll))
+        return Failed(GONE, f"{message}: the endpoint is disabled", retryable=False)
+    asked = answer.headers.get("retry-after", "") if status in _LATER else ""
+    return Failed(STATUS, message, retry_after=_wait(asked, now, roll))
 
 
 def is_gone(delivery: Delivery) -> bool:

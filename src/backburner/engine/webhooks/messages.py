@@ -23,7 +23,7 @@ LARGEST_OUTPUT: Final = 16 * 1024
 _PAGE: Final = 1_000
 
 
-class Told(BaseModel):
+class DeliveryInput(BaseModel):
     """The input of a delivery, as `domain/webhooks/delivery.py` writes it."""
 
     callback: dict[str, str]
@@ -60,32 +60,38 @@ class Messages:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def body(self, told: Told, owner: Owner) -> bytes | None:
+    async def body(self, delivery: DeliveryInput, owner: Owner) -> bytes | None:
         """Return the body; `None` if the job, flow or batch no longer exists."""
-        data = await self._data(told, owner)
+        data = await self._data(delivery, owner)
         if data is None:
             return None
-        message = {"type": told.type, "timestamp": rfc3339(told.at), "data": data}
+        message = {
+            "type": delivery.type,
+            "timestamp": rfc3339(delivery.at),
+            "data": data,
+        }
         return orjson.dumps(message)
 
-    async def _data(self, told: Told, owner: Owner) -> dict[str, Any] | None:
-        match told.subject.partition("_")[0]:
+    async def _data(
+        self, delivery: DeliveryInput, owner: Owner
+    ) -> dict[str, Any] | None:
+        match delivery.subject.partition("_")[0]:
             case "job":
-                job = _only(await self._store.find([told.subject]), owner)
-                return None if job is None else await self._of_job(job, told)
+                job = _only(await self._store.find([delivery.subject]), owner)
+                return None if job is None else await self._of_job(job, delivery)
             case "flow":
-                flow = _only(await self._store.find_flows([told.subject]), owner)
-                return None if flow is None else _of_flow(flow, told)
+                flow = _only(await self._store.find_flows([delivery.subject]), owner)
+                return None if flow is None else _of_flow(flow, delivery)
             case _:
-                batch = _only(await self._store.find_batches([told.subject]), owner)
-                return None if batch is None else await self._of_batch(batch, told)
+                batch = _only(await self._store.find_batches([delivery.subject]), owner)
+                return None if batch is None else await self._of_batch(batch, delivery)
 
-    async def _of_question(self, job: Job, told: Told) -> dict[str, Any]:
+    async def _of_question(self, job: Job, delivery: DeliveryInput) -> dict[str, Any]:
         """Write a question; one that has been answered meanwhile has only its name."""
-        name = told.name or ""
-        asked = await self._store.find_question(job.seq, told.generation, name)
+        name = delivery.name or ""
+        asked = await self._store.find_question(job.seq, delivery.generation, name)
         here = f"/v1/jobs/{job.id}"
-        data = _common(job, told, here)
+        data = _common(job, delivery, here)
         data["links"]["answer"] = f"{here}/questions/{name}/answer"
         question = {} if asked is None else orjson.loads(asked.question)
         return data | {
@@ -95,19 +101,19 @@ class Messages:
             "question": {"name": name, **question},
         }
 
-    async def _of_job(self, job: Job, told: Told) -> dict[str, Any]:
-        if told.type == QUESTION:
-            return await self._of_question(job, told)
+    async def _of_job(self, job: Job, delivery: DeliveryInput) -> dict[str, Any]:
+        if delivery.type == QUESTION:
+            return await self._of_question(job, delivery)
         at, error, output = job.finished_at, _error(job.error), job.output
-        if job.generation != told.generation:
+        if job.generation != delivery.generation:
             history = [event async for event in changes(self._store, job.id)]
-            at, error, output = told.at, None, None
-            for end in _ends(history)[told.generation : told.generation + 1]:
+            at, error, output = delivery.at, None, None
+            for end in _ends(history)[delivery.generation : delivery.generation + 1]:
                 at, error = end.at, end.data.get("error")
-        data = _common(job, told, f"/v1/jobs/{job.id}")
+        data = _common(job, delivery, f"/v1/jobs/{job.id}")
         data["links"]["result"] = f"/v1/jobs/{job.id}/result"
         return data | {
-            "finished_at": rfc3339(told.at if at is None else at),
+            "finished_at": rfc3339(delivery.at if at is None else at),
             "capability": job.capability,
             "queue": job.queue,
             "flow_id": job.flow_id,
@@ -117,13 +123,13 @@ class Messages:
             **_small(output),
         }
 
-    async def _of_batch(self, batch: Batch, told: Told) -> dict[str, Any]:
+    async def _of_batch(self, batch: Batch, delivery: DeliveryInput) -> dict[str, Any]:
         counts = None if batch.counts is None else orjson.loads(batch.counts)
-        if batch.generation != told.generation:
+        if batch.generation != delivery.generation:
             history = await self._history(batch)
-            for end in _ends(history)[told.generation : told.generation + 1]:
+            for end in _ends(history)[delivery.generation : delivery.generation + 1]:
                 counts = end.data
-        data = _common(batch, told, f"/v1/batches/{batch.id}")
+        data = _common(batch, delivery, f"/v1/batches/{batch.id}")
         return data | {"expected": batch.expected, "counts": counts}
 
     async def _history(self, batch: Batch) -> list[Event]:
@@ -148,21 +154,23 @@ def _ends(history: Sequence[Event]) -> list[Event]:
     return [event for event in history if event.is_final]
 
 
-def _common(found: Job | FlowRecord | Batch, told: Told, here: str) -> dict[str, Any]:
+def _common(
+    subject: Job | FlowRecord | Batch, delivery: DeliveryInput, here: str
+) -> dict[str, Any]:
     return {
-        "id": found.id,
-        "state": told.type.partition(".")[2],
-        "generation": told.generation,
-        "tags": found.tags,
-        "request_id": found.request_id,
-        "created_at": rfc3339(found.created_at),
-        "finished_at": rfc3339(told.at),
+        "id": subject.id,
+        "state": delivery.type.partition(".")[2],
+        "generation": delivery.generation,
+        "tags": subject.tags,
+        "request_id": subject.request_id,
+        "created_at": rfc3339(subject.created_at),
+        "finished_at": rfc3339(delivery.at),
         "links": {"self": here, "events": f"{here}/events"},
     }
 
 
-def _of_flow(flow: FlowRecord, told: Told) -> dict[str, Any]:
-    data = _common(flow, told, f"/v1/flows/{flow.id}")
+def _of_flow(flow: FlowRecord, delivery: DeliveryInput) -> dict[str, Any]:
+    data = _common(flow, delivery, f"/v1/flows/{flow.id}")
     return data | {"batch_id": flow.batch_id}
 
 

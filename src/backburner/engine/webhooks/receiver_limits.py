@@ -66,14 +66,14 @@ class ReceiverLimits:
             if self._calls[host] > SHARE * self._at_once:
                 return receiver.later(self._dice.roll())
             began = self._clock.monotonic()
-            said = await send()
-            receiver.learn(said, began)
+            answer = await send()
+            receiver.learn(answer, began)
         finally:
             self._calls[host] -= 1
             if not self._calls[host]:
                 del self._calls[host]
             receiver.leave()
-        return said
+        return answer
 
     def rest(self, endpoint: Endpoint, span: timedelta) -> None:
         """Do not call an endpoint for the requested time, at most a minute."""
@@ -142,11 +142,11 @@ class _Receiver:
         self._begun.popleft()
         self._places.release()
 
-    def learn(self, said: Answer | Silence, began: Instant) -> None:
+    def learn(self, answer: Answer | Silence, began: Instant) -> None:
         """Record the result of a call."""
         now = self._clock.monotonic()
         self._pace = (3 * self._pace + now - began) // 4
-        if said not in _SLOW:
+        if answer not in _SLOW:
             self._strikes = 0
             self._silent_since = None
         elif began >= self._struck_at:  # concurrent failures count once

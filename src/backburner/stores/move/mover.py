@@ -177,8 +177,8 @@ class Mover:
         source, target = self._stores
         version = await source.version()
         if version != migrations.HEAD:
-            told = "is empty" if version is None else f"is at schema {version}"
-            raise MoveRefused(f"{self._source.place} {told}: there is nothing to move")
+            state = "is empty" if version is None else f"is at schema {version}"
+            raise MoveRefused(f"{self._source.place} {state}: there is nothing to move")
         if self._source.place == self._target.place:
             raise MoveRefused("a store cannot be moved to where it is")
         version = await target.version()
@@ -337,9 +337,9 @@ class Mover:
                 self._page(self._source, table, after),
                 self._page(self._target, table, after),
             )
-            told = contents.difference(table, ours, theirs)
-            if told is not None:
-                raise CopyDiffers(f"{table.name}: {told}")
+            difference = contents.difference(table, ours, theirs)
+            if difference is not None:
+                raise CopyDiffers(f"{table.name}: {difference}")
             if not ours:
                 return Moved(table.name, rows, seal.hexdigest())
             seal.update(orjson.dumps(theirs, default=_as_text))
@@ -406,8 +406,8 @@ def _stay(connection: sa.Connection, place: str) -> str:
     found = notice.read(connection)
     if found is None or found.phase is not Phase.LEAVING:
         is_left = found is not None and found.phase is Phase.LEFT
-        told = notice.why_closed(connection) if is_left else "is not being moved"
-        raise MoveRefused(f"{place} {told}")
+        reason = notice.why_closed(connection) if is_left else "is not being moved"
+        raise MoveRefused(f"{place} {reason}")
     notice.unfence(connection)
     notice.clear(connection)
     return found.place

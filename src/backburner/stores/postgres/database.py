@@ -81,11 +81,11 @@ def dsn_of(url: str) -> str:
             raise ConfigurationError(
                 f"BACKBURNER_STORE: {name}={named}: there is no such file"
             )
-    said = parsed.query.get("ssl")
-    if said is not None:
+    ssl_mode = parsed.query.get("ssl")
+    if ssl_mode is not None:
         parsed = parsed.difference_update_query(["ssl"])
-        if isinstance(said, str) and "sslmode" not in parsed.query:
-            mode = SSL_MODES.get(said.lower(), said)
+        if isinstance(ssl_mode, str) and "sslmode" not in parsed.query:
+            mode = SSL_MODES.get(ssl_mode.lower(), ssl_mode)
             parsed = parsed.update_query_dict({"sslmode": mode})
     return parsed.render_as_string(hide_password=False)
 
@@ -262,8 +262,8 @@ async def persist(act: Callable[[], Awaitable[T]]) -> T:
 
 def was_chosen(error: BaseException) -> bool:
     """Return whether the server aborted a transaction in favour of another."""
-    told = error.__cause__ if isinstance(error, StoreUnavailable) else error
-    return told is not None and isinstance(said_by_driver(told), RETRIED)
+    cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
+    return cause is not None and isinstance(said_by_driver(cause), RETRIED)
 
 
 def said_by_driver(error: BaseException) -> BaseException:

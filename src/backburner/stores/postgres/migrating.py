@@ -88,11 +88,11 @@ async def migrate(
 
 
 def _given_up(blocker: Blocker | None) -> str:
-    told = f"the schema could not be changed within {PATIENCE_SECONDS:.0f} s: "
+    problem = f"the schema could not be changed within {PATIENCE_SECONDS:.0f} s: "
     if blocker is None:
-        return told + "another session holds a lock; run `backburner migrate` again"
+        return problem + "another session holds a lock; run `backburner migrate` again"
     return (
-        f"{told}{blocker} holds a lock. End that process, or run "
+        f"{problem}{blocker} holds a lock. End that process, or run "
         f"SELECT pg_terminate_backend({blocker.pid}), then `backburner migrate` again"
     )
 

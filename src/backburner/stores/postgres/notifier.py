@@ -75,8 +75,8 @@ class PostgresNotifier:
         connection.add_termination_listener(lambda _: self._end(ended))
         try:
             # Read now: a notification may arrive after the connection was closed.
-            own = connection.get_server_pid()
-            await connection.add_listener(CHANNEL, partial(self._hear, own))
+            own_pid = connection.get_server_pid()
+            await connection.add_listener(CHANNEL, partial(self._hear, own_pid))
             self._call(ALL)
             while not ended.is_set():
                 if not self._pending:
@@ -102,7 +102,9 @@ class PostgresNotifier:
         ended.set()
         self._rung.set()
 
-    def _hear(self, own: int, _: Any, pid: int, _channel: str, payload: str) -> None:
+    def _hear(
+        self, own_pid: int, _: Any, pid: int, _channel: str, payload: str
+    ) -> None:
         # Anyone may notify: payloads that are not our numbers are ignored.
-        if pid != own and payload.isdecimal():
+        if pid != own_pid and payload.isdecimal():
             self._call(Notification(int(payload) & int(ALL)))

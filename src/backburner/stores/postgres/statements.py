@@ -631,11 +631,11 @@ class Transaction(SharedTx):
         """Count down the active steps of flows; return the flows that ended."""
         counts = [*ended], [*ended.values()], [flow in troubled for flow in ended]
         over = self.rows(self.queries.count_down_flows, *counts, at)
-        told = [row[2:] for row in over if not row[1]]
+        ended_flows = [row[2:] for row in over if not row[1]]
         if doubtful := [row[0] for row in over if row[1]]:
-            told += self.rows(self.queries.conclude_flows, doubtful, at)
+            ended_flows += self.rows(self.queries.conclude_flows, doubtful, at)
             self.rows(self.queries.insert_flow_ends, doubtful)
-        return told
+        return ended_flows
 
     def draw(self, table: str, count: int) -> Sequence[int]:
         """Return the next keys of a table."""
@@ -891,4 +891,4 @@ def _columns(rows: Iterable[Sequence[Any]]) -> list[Any]:
 
 
 def _by_seq(numbered: Any) -> list[Any]:
-    return sorted(numbered, key=lambda said: said.seq)
+    return sorted(numbered, key=lambda row: row.seq)

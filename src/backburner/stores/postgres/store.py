@@ -163,9 +163,9 @@ class PostgresStore(BaseStore):
                 f"BACKBURNER_STORE: {shown} is at schema {version}, this release needs "
                 f"{migrations.HEAD}: run `backburner migrate`"
             )
-        told = await self.read(notice.why_closed)
-        if told is not None:
-            raise ConfigurationError(f"BACKBURNER_STORE: {shown} {told}")
+        reason = await self.read(notice.why_closed)
+        if reason is not None:
+            raise ConfigurationError(f"BACKBURNER_STORE: {shown} {reason}")
 
     async def close(self) -> None:
         self._database.is_closed = True
@@ -247,8 +247,8 @@ class PostgresStore(BaseStore):
         # Usually the job waits for it: that takes one statement.
         woken = transitions.signal(signal.name, now=0)
         asked = (job, signal.name, signal.value, signal.is_answer)
-        told = (woken.event, event_json(woken))
-        if await self._rows(self.queries.signal_waiting, *asked, *told):
+        row = (woken.event, event_json(woken))
+        if await self._rows(self.queries.signal_waiting, *asked, *row):
             self._faults.hit("signal.stored")
             self._faults.hit("signal.woken")
             return Signalled(SignalAnswer.STORED, is_woken=True)

@@ -170,8 +170,8 @@ def as_ours(error: Exception) -> StoreUnavailable | None:
         return StoreFull("the database has no space left")
     is_fenced = FENCED in str(error)
     if code & 0xFF in _UNAVAILABLE or is_fenced:
-        told = f"the database cannot be used: {_name(error)}"
-        return StoreUnavailable(FENCED if is_fenced else told)
+        message = f"the database cannot be used: {_name(error)}"
+        return StoreUnavailable(FENCED if is_fenced else message)
     return None
 
 

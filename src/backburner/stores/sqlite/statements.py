@@ -289,8 +289,8 @@ def _report(tx: Transaction, notes: Sequence[Note]) -> dict[int, None]:
         (note.seq, note.token, note.n, note.data if note.type == PROGRESS else None)
         for note in notes
     ]
-    told = {row[0] for row in tx.rows(tx.queries.report_notes, as_json(rows))}
-    events = [(o.seq, o.type, o.at, o.data) for o in notes if o.seq in told]
+    reported = {row[0] for row in tx.rows(tx.queries.report_notes, as_json(rows))}
+    events = [(o.seq, o.type, o.at, o.data) for o in notes if o.seq in reported]
     tx.driver.execute(tx.queries.insert_events, (as_json(events),))
     return {}
 

@@ -344,9 +344,9 @@ class SqliteStore(BaseStore):
                 f"{migrations.HEAD}: run `backburner migrate`"
             )
         with translated(), self.database.connect_reader() as connection:
-            told = notice.why_closed(connection)
-        if told is not None:
-            raise ConfigurationError(f"BACKBURNER_STORE: {path} {told}")
+            reason = notice.why_closed(connection)
+        if reason is not None:
+            raise ConfigurationError(f"BACKBURNER_STORE: {path} {reason}")
 
 
 def _require_folder(path: Path) -> None:
