@@ -301,3 +301,19 @@ async def test_a_schedule_that_cannot_fire_holds_up_no_other(fleet):
     await go_on(fleet, [node], 3)
 
     assert {1: 1, 2: 1, 3: 1} == await the_ticks(fleet)
+
+
+@pytest.mark.parametrize("ahead", [MINUTE, 90 * MINUTE, timedelta(days=400)])
+@pytest.mark.parametrize("missed", ["skip", "run_once"])
+async def test_a_clock_that_was_ahead_stops_no_schedule(fleet, missed, ahead):
+    node = await a_node(fleet, missed=missed)
+    await node.fire()
+    await go_on(fleet, [node], 2)
+    await fleet.let_pass(ahead)
+    await node.fire()
+
+    await fleet.let_pass(-ahead)
+    await go_on(fleet, [node], 3)
+
+    early = {2 + ahead // MINUTE: 1}
+    assert {1: 1, 2: 1, 3: 1, 4: 1, 5: 1} | early == await the_ticks(fleet)

@@ -29,6 +29,9 @@ from backburner.ports.store.schedules import Firing
 LOOK_SECONDS: Final = 5.0
 """How often a process without declared schedules looks for saved ones."""
 
+AHEAD_MS: Final = 3_600_000
+"""A tick that is later than this from now was fired by a wrong clock."""
+
 
 class Scheduler:
     """
@@ -59,6 +62,7 @@ class Scheduler:
         for schedule in schedules:
             self._add(schedule)
         self._is_planned = False
+        self._looked_at: Instant | None = None
         # Without declared schedules it rarely looks for saved ones.
         every = poll if self._schedules else max(poll, LOOK_SECONDS)
         self._loop = Loop("schedule", self.fire, every=every)
@@ -78,13 +82,16 @@ class Scheduler:
             await self._store.plan([s.state(now) for s in self._schedules.values()])
             self._is_planned = True
             now, states = await self._store.schedules()
+        is_set_back = self._looked_at is None or now < self._looked_at
+        self._looked_at = now
         nexts: list[Instant] = []
         failures: list[Exception] = []
         for state in states:
             if not self._fires(state):
                 continue
             try:
-                nexts.append(await self._advance(state, now))
+                found = await self._set_back(state, now) if is_set_back else state
+                nexts.append(await self._advance(found, now))
             except Exception as error:  # noqa: BLE001 - it must not hold up the others
                 failures.append(error)
         if failures:
@@ -133,6 +140,28 @@ class Scheduler:
             state.missed,
             state.owner,
         )
+
+    async def _set_back(self, state: ScheduleState, now: Instant) -> ScheduleState:
+        """
+        Return a schedule as it is by a clock that was set back since it was advanced.
+
+        Of a schedule with `run_all` every tick up to the last one was fired.
+        """
+        after = following(state.cron, state.timezone)
+        if state.next_at <= after(now):
+            return state
+        # A tick since the last look is due.
+        seen = now - int(LOOK_SECONDS * 1000)
+        next_at, last_at = after(seen), state.last_at
+        if last_at and last_at > now + AHEAD_MS and state.missed != "run_all":
+            last_at = seen
+        saved = None if state.owner is None else state
+        await self._store.fire(
+            Firing(state.name, state.next_at, next_at, last_at, (), saved)
+        )
+        behind = state.next_at - next_at
+        log.warning("clock was set back", schedule=state.name, delay=behind)
+        return replace(state, next_at=next_at, last_at=last_at)
 
     async def _advance(self, state: ScheduleState, now: Instant) -> Instant:
         if state.next_at > now:
