@@ -76,6 +76,8 @@ async def test_a_drained_worker_claims_nothing_until_it_is_resumed(server):
     await server.until(lambda: worker._is_draining)
     job = await server.submit()
     why = await server.client.get(f"/v1/jobs/{job['id']}/waiting")
+    echo = {"capability": "demo.echo", "input": {}}
+    quote = (await server.client.post("/v1/quote", json=echo)).json()
     [listed] = (await server.client.get("/v1/workers")).json()["items"]
     entries = await audited(server)
     resumed = await server.client.post(f"{path}/resume")
@@ -84,6 +86,7 @@ async def test_a_drained_worker_claims_nothing_until_it_is_resumed(server):
     assert drained.json()["draining"]
     assert listed["draining"]
     assert "no_worker" == why.json()["reason"]
+    assert (0, None) == (quote["slots"], quote["start"]), "nobody will start it"
     assert [("worker.drained", worker.id)] == entries
     assert not resumed.json()["draining"]
     assert "succeeded" == ended["state"]

@@ -1,9 +1,12 @@
 """A job with a callback tells of its questions, once."""
 
+import asyncio
+
 import orjson
 
 from backburner import Context, capability
 from tests.egress.receiver import Receiver, answers
+from tests.http.test_signals import waiting
 from tests.http.test_webhooks import WEBHOOKS, deliveries
 
 
@@ -11,6 +14,13 @@ from tests.http.test_webhooks import WEBHOOKS, deliveries
 async def asks(ctx: Context, _value: dict[str, int]) -> str:
     """Ask a person, after a wait that makes the handler run again."""
     return str(await ctx.ask_person("Send it?", choices=["yes", "no"], name="send"))
+
+
+@capability("test.asks-beside", queue="demo")
+async def asks_beside(ctx: Context, _value: dict[str, int]) -> None:
+    """Ask two people while it waits for a signal."""
+    questions = [ctx.ask_person(text, name=text) for text in ("one", "two")]
+    await asyncio.gather(ctx.wait("go"), *questions)
 
 
 async def test_a_question_is_told_to_the_callback(serve):
@@ -37,3 +47,24 @@ async def test_a_question_is_told_to_the_callback(serve):
     )
     assert 2 == len(listed) == len(receiver.requests)
     assert ("succeeded", "job.succeeded") == (ended["state"], second["type"])
+
+
+async def test_questions_beside_another_wait_are_told_once_each(serve):
+    server = await serve(webhooks=WEBHOOKS, capabilities=[asks_beside])
+    async with Receiver(answers(204)) as receiver:
+        callback = {"url": receiver.url()}
+        job = await server.submit("test.asks-beside", callback=callback)
+        path = f"/v1/jobs/{job['id']}"
+        await waiting(server, job)
+        for delivery in await deliveries(server, job):
+            await server.ended(delivery)
+        for wait in ("signals/go", "questions/one/answer", "questions/two/answer"):
+            answer = await server.client.post(f"{path}/{wait}", json="yes")
+            assert 201 == answer.status_code
+        await server.ended(job)
+        for delivery in await deliveries(server, job):
+            await server.ended(delivery)
+        bodies = [orjson.loads(request.body) for request in receiver.requests]
+
+    told = [body["data"] for body in bodies if body["type"] == "job.question"]
+    assert ["one", "two"] == sorted(data["question"]["name"] for data in told)

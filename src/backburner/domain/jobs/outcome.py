@@ -67,6 +67,8 @@ class Suspension(NamedTuple):
     """The job runs again at once if one of these waits was signalled meanwhile."""
     wake_at: Instant | None = None
     """When the first of all its waits is over, if that is before `wait.until`."""
+    questions: Sequence[str] = ()
+    """The names of its waits that are open questions."""
 
 
 Outcome: TypeAlias = Done | Snooze | Cancel | Failed | HandedBack | Expired | Suspension

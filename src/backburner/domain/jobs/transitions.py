@@ -137,7 +137,7 @@ def settle(  # noqa: PLR0911 - one for each outcome
             return hand_back(claim, now=now)
         case Expired():
             return _expire(claim.capability, now)
-        case Suspension(wait, _, wake_at):
+        case Suspension(wait, wake_at=wake_at):
             return _suspend(claim, wait, wake_at, now)
         case _:
             assert_never(outcome)

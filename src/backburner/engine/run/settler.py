@@ -14,7 +14,7 @@ from backburner.domain.errors import (
 )
 from backburner.domain.jobs import transitions
 from backburner.domain.jobs.completion import callback_of
-from backburner.domain.jobs.job import Claim, JobState, NewJob, WaitReason
+from backburner.domain.jobs.job import Claim, JobState, NewJob
 from backburner.domain.jobs.outcome import Done, Failed, HandedBack, Outcome, Suspension
 from backburner.domain.jobs.retry import RetryPolicy
 from backburner.domain.jobs.transitions import SETTLEMENT_FAILED, Change, Limits
@@ -335,7 +335,7 @@ class Settler:
             epoch=claim.events,
         )
         if isinstance(outcome, Suspension) and change.to is JobState.WAITING:
-            return self._waiting(attempt, plain, outcome.names)
+            return self._waiting(attempt, plain, outcome)
         if not (bodies or added):
             return plain
 
@@ -360,17 +360,17 @@ class Settler:
         return plain._replace(body=body, otherwise=otherwise)
 
     def _waiting(
-        self, attempt: Attempt, plain: Settlement, names: Sequence[str]
+        self, attempt: Attempt, plain: Settlement, suspension: Suspension
     ) -> Settlement:
         """Return the settlement of a job that waits, unless it was signalled."""
         claim, change = attempt.claim, plain.change
-        webhooks = _tellings(claim, change)
+        webhooks = _tellings(claim, change, suspension.questions)
 
         def body(tx: Tx) -> None:
             # The job's row is locked: a signal is either stored by now or will find the
             # job waiting.
             self._runtime.faults.hit("wait.settling")
-            if tx.has_signal(claim.seq, names):
+            if tx.has_signal(claim.seq, suspension.names):
                 raise _SignalledMeanwhile
             if webhooks:
                 tx.submit(webhooks)
@@ -411,10 +411,10 @@ class Settler:
         return limits._replace(throttled=capability.patience)
 
 
-def _tellings(claim: Claim, change: Change) -> list[NewJob]:
-    """Return the webhook that reports a question, if the job has a callback."""
-    callback, wait = callback_of(claim.callback), change.wait
-    if callback is None or wait is None or wait.reason is not WaitReason.QUESTION:
+def _tellings(claim: Claim, change: Change, questions: Sequence[str]) -> list[NewJob]:
+    """Return the webhooks that report questions, if the job has a callback."""
+    callback = callback_of(claim.callback)
+    if callback is None:
         return []
     asking = Subject(
         id=claim.id,
@@ -426,7 +426,7 @@ def _tellings(claim: Claim, change: Change) -> list[NewJob]:
         request_id=claim.request_id,
         traceparent=claim.traceparent,
     )
-    return [question_delivery(asking, wait.name or "", change.at)]
+    return [question_delivery(asking, name, change.at) for name in questions]
 
 
 def _without_steps(

@@ -100,7 +100,13 @@ class Waiting:
         times = [*self._times, *(w.until for w in others if w.until is not None)]
         if wait.reason is WaitReason.SLEEP and self._open:
             wait = self._open[0]
-        return Suspension(wait, tuple(self.names), min(times, default=None))
+        questions = [w.name for w in self._open if w.reason is WaitReason.QUESTION]
+        return Suspension(
+            wait,
+            names=tuple(self.names),
+            wake_at=min(times, default=None),
+            questions=tuple(name for name in questions if name is not None),
+        )
 
     async def begin(self, waiting: Awaitable[T]) -> T:
         """Return what begins a wait; the run does not end before it has begun."""

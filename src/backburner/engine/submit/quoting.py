@@ -126,7 +126,11 @@ class Quoting:
 
 def _slots(workers: Sequence[WorkerInfo], state: QueueState, busy: int) -> int:
     """Return how many jobs of a queue may run concurrently."""
-    serving = [worker.slots for worker in workers if state.name in worker.queues]
+    serving = [
+        worker.slots
+        for worker in workers
+        if state.name in worker.queues and not worker.draining
+    ]
     if state.per_worker is not None:
         serving = [min(slots, state.per_worker) for slots in serving]
     # Running jobs of other queues may never end; a worker serves each queue in turn.
