@@ -35,6 +35,7 @@ from backburner.ports.ai import Reply, Tokens
 from backburner.ports.store.maintenance import JobFilter
 from backburner.settings import Settings
 from backburner.stores import migrations
+from backburner.testing.broker.acts import pause
 from tests.store.moving import a_store, write
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
@@ -474,6 +475,47 @@ async def test_what_is_paid_for_and_not_stored_is_waited_for_in_place(paced):
 
 class Doubled(BaseModel):
     value: int
+
+
+class Answering(Paced):
+    """A provider that answers when it may, and tells when it is asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def chat(self, chat, _hear=None):
+        answer = await super().chat(chat, _hear)
+        self.asked.set()
+        await self.may_answer.wait()
+        return answer
+
+
+@capability("beside", max_attempts=1, tokens=200)
+async def beside(ctx: Context, value: str) -> list[str]:
+    """Ask a model while it waits for a signal."""
+    return await asyncio.gather(ctx.ask(value), ctx.wait("go", into=str))
+
+
+async def test_a_model_call_beside_a_wait_is_paid_once(paced):
+    provider = Answering()
+    backburner = await paced(beside, provider, 0)
+    await backburner.budgets.put(Budget("tenant", tokens=200))
+    ticket = await backburner.submit(beside, "hello")
+    await provider.asked.wait()
+    # The wait is stored while the model answers; what is held for the call stays.
+    while not await backburner.engine.waits_of((await ticket.job()).seq, most=0):
+        await pause()
+    with pytest.raises(BudgetExhausted):
+        await backburner.budgets.reserve(1)
+    provider.may_answer.set()
+    await until(backburner, ticket, JobState.WAITING)
+    await backburner.signal(ticket.id, "go", "on")
+
+    assert ["answer 1", "on"] == await ticket.result()
+    assert ["hello"] == provider.calls
+    [account] = await backburner.budgets.accounts()
+    assert Balance(settled=100) == account.balance
 
 
 async def test_a_child_is_run_once_and_waited_for_without_a_slot(running):

@@ -9,6 +9,7 @@ succeeds right after its last call needs no stored answer, so nothing is written
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from enum import Enum
 from functools import lru_cache
@@ -138,6 +139,28 @@ class Step(NamedTuple):
             ) from error
 
 
+class Busy:
+    """Counts what a run has begun that must be stored before it is suspended."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._is_over = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self._count += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._count -= 1
+        if not self._count:
+            self._is_over.set()
+
+    async def rest(self) -> None:
+        """Wait until nothing is under way."""
+        while self._count:
+            self._is_over.clear()
+            await self._is_over.wait()
+
+
 class StepJournal:
     """The steps of one run of a job."""
 
@@ -182,9 +205,10 @@ class StepJournal:
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._loading = asyncio.Lock()
-        self._written = 0
         self._last_call: str | None = None
-        self._is_lost = False
+        self._written, self._is_lost = 0, False
+        # Model calls that are under way, and waits that begin.
+        self.busy = Busy()
         spending.began = self._began
 
     async def named(
@@ -284,10 +308,11 @@ class StepJournal:
         stored = await self._find(step)
         if stored is not None:
             return step.load(stored), True
-        await self.flush()
-        value = await self._called(step, len(request), compute)
-        text = step.dump(value)
-        await self._keep(step, text)
+        with nullcontext() if kind in NOT_CALLS else self.busy:
+            await self.flush()
+            value = await self._called(step, len(request), compute)
+            text = step.dump(value)
+            await self._keep(step, text)
         self._flush_soon()
         return step.load(text), False
 

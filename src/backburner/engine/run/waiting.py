@@ -5,7 +5,6 @@ A wait that is not over raises `Suspended`, which ends the run. When it is over,
 handler runs again from the top, gets its stored steps and passes the wait.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
@@ -86,8 +85,6 @@ class Waiting:
         """Those of them that are stored."""
         self._times: list[Instant] = []
         """When sleeps of this run are over."""
-        self._beginning = 0
-        self._begun = asyncio.Event()
 
     def all_of(self, suspension: Suspension, lane: Wait | None) -> Suspension:
         """
@@ -110,19 +107,12 @@ class Waiting:
 
     async def begin(self, waiting: Awaitable[T]) -> T:
         """Return what begins a wait; the run does not end before it has begun."""
-        self._beginning += 1
-        try:
+        with self._journal.busy:
             return await waiting
-        finally:
-            self._beginning -= 1
-            if not self._beginning:
-                self._begun.set()
 
     async def _suspend(self, wait: Wait) -> NoReturn:
-        """End the run once all waits that were begun with this one are stored."""
-        while self._beginning:
-            self._begun.clear()
-            await self._begun.wait()
+        """End the run once model calls and waits beside this one are stored."""
+        await self._journal.busy.rest()
         raise Suspended(wait)
 
     async def sleep(self, delay: float | timedelta) -> None:
