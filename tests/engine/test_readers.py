@@ -8,7 +8,7 @@ import pytest
 
 from backburner import Context, capability
 from backburner.domain.jobs.job import Owner
-from backburner.engine import watch
+from backburner.engine import tail
 from backburner.engine.watch import PAGE
 from backburner.ports.notifier import Notification
 
@@ -135,7 +135,7 @@ async def test_a_quiet_owners_stream_looks_at_others_events_once(
 async def test_rings_in_quick_succession_are_one_look_of_a_stream(
     backburner, looks, until, monkeypatch
 ):
-    monkeypatch.setattr(watch, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(tail, "SETTLE_SECONDS", 0.3)
     reading = asyncio.create_task(_first(backburner.engine.stream(QUIET)))
     await until(lambda: len(looks) == 1)
 

@@ -58,6 +58,7 @@ from backburner.engine.submit.submission import (
     Submission,
     refused_field,
 )
+from backburner.engine.tail import SharedPage
 from backburner.engine.transaction import Transaction, View
 from backburner.engine.watch import Watch
 from backburner.engine.webhooks.endpoints import Endpoints
@@ -543,6 +544,12 @@ class Engine:
     ) -> AsyncGenerator[Event, None]:
         """Yield an owner's events after the global cursor, without end."""
         return self._watch.stream(owner, after=after, topic=topic)
+
+    def pages(
+        self, owner: Visibility = LOCAL, *, after: int = 0, topic: Topic = EVERYTHING
+    ) -> AsyncGenerator[SharedPage, None]:
+        """Yield the same events page by page; readers of the same events share them."""
+        return self._watch.pages(owner, after=after, topic=topic)
 
     async def wait(
         self,

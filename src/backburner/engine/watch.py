@@ -2,30 +2,30 @@
 Event readers: each sees every event once and in order, also after reconnecting.
 
 The event log is the source of truth; a notification only says when to read it. One
-query serves all readers of jobs in this process, so its cost grows with the number of
-readers and not with the traffic.
+query serves all readers of jobs in this process, and one query all streams that select
+the same events, so its cost grows with the number of readers and not with the traffic.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from functools import partial
 
 from backburner.domain.errors import StoreUnavailable
 from backburner.domain.events.event import Event
 from backburner.domain.groups.batch import BatchState
 from backburner.domain.jobs.job import Job, Visibility
 from backburner.engine.loop import Loop
+from backburner.engine.tail import SETTLE_SECONDS, SharedPage, Tail
 from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.store import Store
-from backburner.ports.store.events import EVERYTHING, Topic
+from backburner.ports.store.events import EVERYTHING, EventPage, Topic
 
 PAGE = 500
 IDLE_SECONDS = 15.0
 """After this time without events, a reader checks that its job still exists."""
-SETTLE_SECONDS = 0.01
-"""Notifications in quick succession are handled by one read."""
 SLOWEST_SECONDS = 0.1
-"""The same for the ends of flows and batches that take long."""
+"""Like `SETTLE_SECONDS`, for the ends of flows and batches that take long."""
 
 
 class _Reader:
@@ -62,6 +62,7 @@ class Watch:
         self._readers: dict[int, dict[_Reader, None]] = {}
         self._ids: dict[str, int] = {}
         self._streams: dict[asyncio.Event, None] = {}
+        self._tails: dict[Hashable, Tail] = {}
         self._awaited: dict[str, dict[asyncio.Event, None]] = {}
         """The `asyncio` events of those who wait for each flow or batch."""
         self._pause = SETTLE_SECONDS
@@ -112,17 +113,31 @@ class Watch:
         self, owner: Visibility, *, after: int, topic: Topic = EVERYTHING
     ) -> AsyncGenerator[Event, None]:
         """Yield an owner's events after the global cursor `after`, without end."""
-        with self._listening() as notified:
-            while True:
-                notified.clear()
-                page = await self._store.stream(
-                    owner, after=after, limit=PAGE, topic=topic
-                )
+        async with aclosing(self.pages(owner, after=after, topic=topic)) as pages:
+            async for page in pages:
                 for event in page.events:
                     yield event
+
+    async def pages(
+        self, owner: Visibility, *, after: int, topic: Topic = EVERYTHING
+    ) -> AsyncGenerator[SharedPage, None]:
+        """
+        Yield an owner's events after the global cursor page by page, without end.
+
+        Readers of the same events share their reads and pages once they have read what
+        was there when they came.
+        """
+        with self._tail(owner, topic) as tail:
+            is_at_end = False
+            while True:
+                page = await tail.next(after) if is_at_end else None
+                if page is None:
+                    found = await self._read(owner, topic, after)
+                    is_at_end = found.is_last
+                    page = SharedPage(after, found.events, found.upto)
+                if page.events:
+                    yield page
                 after = page.upto
-                if page.is_last:
-                    await self._rest(notified)
 
     async def group(
         self,
@@ -141,9 +156,7 @@ class Watch:
             while True:
                 notified.clear()
                 last = await over()
-                page = await self._store.stream(
-                    owner, after=after, limit=PAGE, topic=topic
-                )
+                page = await self._read(owner, topic, after)
                 for event in page.events:
                     yield event
                 after = page.upto
@@ -167,6 +180,29 @@ class Watch:
             del waiting[ended]
             if not waiting:
                 self._awaited.pop(group_id, None)
+
+    async def _read(self, owner: Visibility, topic: Topic, after: int) -> EventPage:
+        return await self._store.stream(owner, after=after, limit=PAGE, topic=topic)
+
+    @contextmanager
+    def _tail(self, owner: Visibility, topic: Topic) -> Iterator[Tail]:
+        # A page of an application's topic depends on the reader's cursor: it says
+        # whether events after that were deleted. So these readers share nothing.
+        key: Hashable = (owner, topic) if topic.name is None else object()
+        tail = self._tails.get(key)
+        if tail is None:
+            read = partial(self._read, owner, topic)
+            tail = self._tails[key] = Tail(read, poll=self._poll)
+            self._streams[tail.notified] = None
+        tail.readers += 1
+        try:
+            yield tail
+        finally:
+            tail.readers -= 1
+            if not tail.readers:
+                del self._tails[key]
+                del self._streams[tail.notified]
+                tail.stop()
 
     @contextmanager
     def _listening(self) -> Iterator[asyncio.Event]:

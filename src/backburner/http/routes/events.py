@@ -5,9 +5,9 @@ A reader may join late, leave and return: it names the last event that it has se
 gets everything after it, once and in order.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
@@ -22,6 +22,7 @@ from backburner.domain.errors import (
 )
 from backburner.domain.events.event import Event
 from backburner.engine.engine import Engine
+from backburner.engine.tail import SharedPage
 from backburner.http import wire
 from backburner.http.auth import Caller
 from backburner.http.problems import TooManyStreams, documented
@@ -32,6 +33,9 @@ from backburner.http.streams.sse import MEDIA_TYPE, ServerEvent, ServerEvents
 from backburner.ports.store.events import Topic
 
 router = APIRouter(tags=["events"])
+
+CHUNK: Final = 65_536
+"""Events are sent together up to this size, in bytes."""
 
 After = Annotated[
     int | None,
@@ -145,8 +149,32 @@ async def watch_all(
     if start is None:
         start = await server_state.engine.store.latest()
     caller, wanted = await _topic(server_state.engine, reader, query)
-    events = server_state.engine.stream(caller.visible, after=start, topic=wanted)
-    return event_stream(events, number=lambda event: event.seq, start=start)
+    pages = server_state.engine.pages(caller.visible, after=start, topic=wanted)
+    return ServerEvents(_chunks(pages), start=start)
+
+
+async def _chunks(
+    following: AsyncGenerator[SharedPage, None],
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(following) as pages:
+        async for page in pages:
+            for chunk in page.made(_in_chunks):
+                yield chunk
+
+
+def _in_chunks(events: Sequence[Event]) -> list[bytes]:
+    """Write events in the SSE format, several per chunk if they are small."""
+    chunks: list[bytes] = []
+    pending: list[bytes] = []
+    size = 0
+    for event in events:
+        written = ServerEvent(wire.event(event), event.type, event.seq).written()
+        if pending and size + len(written) > CHUNK:
+            chunks.append(b"".join(pending))
+            pending, size = [], 0
+        pending.append(written)
+        size += len(written)
+    return [*chunks, b"".join(pending)] if pending else chunks
 
 
 async def _topic(

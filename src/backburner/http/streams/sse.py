@@ -45,7 +45,8 @@ class ServerEvents(Response):
     """
     Sends events until they end, the reader leaves or the server stops.
 
-    It also ends when the reader's key is no longer valid. `start` is the cursor with
+    It also ends when the reader's key is no longer valid. Bytes are events that are
+    already in the SSE format. `start` is the cursor with
     which a reader reconnects if it has not received any event yet.
     """
 
@@ -53,7 +54,7 @@ class ServerEvents(Response):
 
     def __init__(
         self,
-        events: AsyncGenerator[ServerEvent, None],
+        events: AsyncGenerator[ServerEvent | bytes, None],
         *,
         start: str | int | None = None,
     ) -> None:
@@ -89,7 +90,8 @@ class ServerEvents(Response):
     async def _tell(self, send: Send) -> None:
         async with aclosing(self._events) as events:
             async for event in events:
-                await _send(send, event.written())
+                chunk = event if isinstance(event, bytes) else event.written()
+                await _send(send, chunk)
 
 
 async def _beat(send: Send, stopping: asyncio.Event) -> None:
