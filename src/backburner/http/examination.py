@@ -1,8 +1,13 @@
-"""Findings of `doctor` for a running server, refreshed at most every few seconds."""
+"""
+Findings of `doctor` for a running server, refreshed at most every few seconds.
+
+An examination may take long, so nobody waits for it: a request gets the latest findings
+and learns whether newer ones are being collected.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from backburner.domain.jobs.job import Instant
 from backburner.environment import without_passwords
@@ -10,10 +15,22 @@ from backburner.ports.finding import Finding, Status
 
 FRESH_SECONDS: Final = 10.0
 """For how long findings are reused."""
+WAIT_SECONDS: Final = 0.1
+"""For how long a request waits for new findings."""
 LONGEST_SECONDS: Final = 30.0
 LONGEST_TEXT: Final = 1_000
 
 Examine = Callable[[], AsyncIterator[Finding]]
+
+
+class Report(NamedTuple):
+    """The latest findings."""
+
+    at: Instant | None
+    """When the examination ended; `None`: the first one still runs."""
+    findings: Sequence[Finding]
+    is_running: bool
+    """Whether newer findings are being collected."""
 
 
 class Examination:
@@ -25,18 +42,22 @@ class Examination:
         self._examine = examine
         self._now = now
         self._asked_at = -FRESH_SECONDS
-        self._task: asyncio.Task[tuple[Instant, Sequence[Finding]]] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._found: tuple[Instant | None, Sequence[Finding]] = (None, ())
 
-    async def report(self) -> tuple[Instant, Sequence[Finding]]:
-        """Return the findings and their time; none if there is no examiner."""
+    async def report(self) -> Report:
+        """Return the latest findings; start an examination if they are old."""
         now = asyncio.get_running_loop().time()
         if self._task is None or (
             self._task.done() and now - self._asked_at >= FRESH_SECONDS
         ):
             self._asked_at = now
-            self._task = asyncio.create_task(self._collected())
-        # The first caller may be cancelled before it is done.
-        return await asyncio.shield(self._task)
+            self._task = asyncio.create_task(self._collect())
+        await asyncio.wait({self._task}, timeout=WAIT_SECONDS)
+        return Report(*self._found, is_running=not self._task.done())
+
+    async def _collect(self) -> None:
+        self._found = await self._collected()
 
     async def _collected(self) -> tuple[Instant, Sequence[Finding]]:
         found: list[Finding] = []

@@ -37,7 +37,12 @@ class ConfigurationView(BaseModel):
     """The settings of a server, and the findings of an examination."""
 
     version: str
-    examined_at: datetime
+    examined_at: datetime | None = Field(
+        description="When the findings were collected; null: not yet."
+    )
+    examining: bool = Field(
+        description="Whether newer findings are being collected: read again soon."
+    )
     findings: list[FindingView]
     settings: list[SettingView]
 
@@ -53,16 +58,18 @@ async def configuration(request: Request, _caller: Operator) -> Response:
     """
     Examine store, broker and settings like `backburner doctor`, and list the settings.
 
-    The examination runs at most every ten seconds. Secrets are shown as set or not set,
-    and passwords in URLs are removed.
+    The examination runs in the background, at most every ten seconds: an answer has the
+    latest findings, and `examining` while newer ones are being collected. Secrets are
+    shown as set or not set, and passwords in URLs are removed.
     """
     server_state = server_state_of(request)
-    at, findings = await server_state.examination.report()
+    report = await server_state.examination.report()
     settings = shown(server_state.settings)
     view = {
         "version": server_state.version,
-        "examined_at": wire.time(at),
-        "findings": [finding._asdict() for finding in findings],
+        "examined_at": wire.time(report.at),
+        "examining": report.is_running,
+        "findings": [finding._asdict() for finding in report.findings],
         "settings": [{"name": name, "value": settings[name]} for name in settings],
     }
     return wire.answer(view, headers={"Cache-Control": "no-store"})

@@ -110,12 +110,16 @@ function Configuration() {
   const { data, error, reload } = useApi('/v1/configuration')
   const [text, search] = useState('')
   useKeys({ r: [() => reload(), 'Examine again'] })
+  useEffect(() => {
+    const timer = data?.examining && setTimeout(reload, 1000)
+    return () => clearTimeout(timer)
+  }, [data])
   if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<p class="faint">Examining…</p>`
   const findings = [...data.findings].sort((a, b) => WORST.indexOf(a.status) - WORST.indexOf(b.status))
   const wanted = text.toLowerCase()
   const settings = data.settings.filter(one => `${one.name} ${one.value}`.toLowerCase().includes(wanted))
   return html`<${Failure} error=${error} retry=${reload} />
-    <p class="faint">Version ${bounded(data.version, 40)}, examined <${Ago} at=${data.examined_at} />. The same on the command line: <code>backburner doctor</code></p>
+    <p class="faint">Version ${bounded(data.version, 40)}, ${data.examined_at ? html`examined <${Ago} at=${data.examined_at} />` : 'examining…'}. The same on the command line: <code>backburner doctor</code></p>
     ${findings.length > 0 && html`<${Frame} label="Findings"><table><thead><tr><th scope="col">Result</th><th scope="col">What</th><th scope="col">Finding</th></tr></thead>
       <tbody>${findings.map(one => html`<tr><td><span class=${`state ${STATUS[one.status][0]}`}><${Icon} name=${one.status === 'warn' ? 'incidents' : STATUS[one.status][0]} />${STATUS[one.status][1]}</span></td><td>${bounded(one.name, 80)}</td>
         <td class="wrap" dir="ltr">${inline(one.message, 600)}${one.fix && html`<br /><span class="faint">Fix: ${inline(one.fix, 300)}</span>`}</td></tr>`)}</tbody></table></${Frame}>`}
