@@ -8,6 +8,7 @@ import orjson
 
 from backburner.domain.groups.batch import Batch, BatchState, Members, NewBatch
 from backburner.domain.groups.flow import Edge, FlowRecord, FlowState, NewFlow, NewStep
+from backburner.domain.groups.graph import Graph, Node
 from backburner.domain.jobs.job import JobState, first_state
 from backburner.http import wire
 from backburner.ports.store.flows import FlowStep
@@ -65,8 +66,43 @@ def flow(found: FlowRecord) -> shapes.Flow:
 
 def whole_flow(found: FlowRecord, steps: Sequence[FlowStep]) -> shapes.Flow:
     """Return a flow with its steps."""
-    shown = [_step(step) for step in steps]
+    shown = [step(one) for one in steps]
     return {**flow(found), "counts": _counts(shown), "steps": shown}
+
+
+def graph(
+    found: FlowRecord, shown: Graph, firsts: Sequence[FlowStep]
+) -> shapes.FlowGraph:
+    """Return the graph of a flow."""
+    nodes = [
+        _node(node, first) for node, first in zip(shown.nodes, firsts, strict=True)
+    ]
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        counts.update(node["counts"])
+    return {
+        "flow": {**flow(found), "size": counts.total(), "counts": counts},
+        "nodes": nodes,
+        "links": [
+            {
+                "source": link.source,
+                "target": link.target,
+                "otherwise": "continue" if link.continues else "cancel",
+            }
+            for link in shown.links
+        ],
+    }
+
+
+def _node(node: Node, first: FlowStep) -> shapes.GraphNode:
+    capabilities = {one.capability for one in node.steps}
+    return {
+        "layer": node.layer,
+        "size": len(node.steps),
+        "capability": first.job.capability if len(capabilities) == 1 else None,
+        "counts": Counter(one.state for one in node.steps),
+        "step": step(first),
+    }
 
 
 def _counts(steps: Sequence[shapes.Step]) -> dict[str, int]:
@@ -90,15 +126,16 @@ def _new_step(step: NewStep) -> shapes.Step:
     }
 
 
-def _step(step: FlowStep) -> shapes.Step:
-    job = step.job
+def step(found: FlowStep) -> shapes.Step:
+    """Return a step of a flow as JSON."""
+    job = found.job
     error: Any = job.error
     return {
         "id": job.id,
         "name": job.step or "",
         "capability": job.capability,
         "state": job.state,
-        "needs": [_need(edge) for edge in step.needs],
+        "needs": [_need(edge) for edge in found.needs],
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
         "progress": wire.raw(job.progress),

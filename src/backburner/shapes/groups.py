@@ -68,6 +68,38 @@ class Flow(TypedDict):
     """Only if a single flow is requested: each step after its prerequisites."""
 
 
+class GraphNode(TypedDict):
+    """Steps of a flow that are shown together."""
+
+    layer: int
+    """How many nodes are before it on the longest path."""
+    size: int
+    """Number of its steps."""
+    capability: str | None
+    """Null if its steps have several."""
+    counts: CountsByState
+    step: Step
+    """The first of its steps."""
+
+
+class GraphLink(TypedDict):
+    """Steps of one node need steps of another one; nodes by their index."""
+
+    source: int
+    target: int
+    otherwise: Literal["cancel", "continue"]
+    """`cancel` if any of these steps is cancelled without its prerequisite."""
+
+
+class FlowGraph(TypedDict):
+    """A flow, and its steps in few nodes."""
+
+    flow: Flow
+    """Without `steps`."""
+    nodes: list[GraphNode]
+    links: list[GraphLink]
+
+
 class Counts(TypedDict):
     """The members of a batch by state."""
 

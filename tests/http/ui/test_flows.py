@@ -117,4 +117,7 @@ async def test_a_flow_of_ten_thousand_steps_stays_bounded(dashboard):
     await dashboard.click("Cancel", "button.danger")
     await dashboard.click("Cancel the flow", "dialog button")
     await dashboard.shows("10,000 cancelled", ".notice")
+    whole = f"{dashboard.server.url}/v1/flows/{made.id}"
+    assert f"{whole}/graph" in dashboard.tab.requests
+    assert whole not in dashboard.tab.requests
     dashboard.check_quiet()

@@ -1,7 +1,9 @@
 """Submits, finds, cancels, retries and follows flows."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from functools import partial
+from typing import Final, NamedTuple
 
 from backburner.domain.errors import FlowNotFound, IllegalTransition
 from backburner.domain.events.event import Event
@@ -13,6 +15,7 @@ from backburner.domain.groups.flow import (
     NewStep,
     in_order,
 )
+from backburner.domain.groups.graph import DrawnGraph, Graph, drawn
 from backburner.domain.jobs import transitions
 from backburner.domain.jobs.job import Claim, Owner, Submitted, Visibility
 from backburner.engine.blobs.payloads import Payloads
@@ -22,13 +25,29 @@ from backburner.engine.groups.retrying import retry_failed
 from backburner.engine.observability import telemetry
 from backburner.engine.run.services import inherited
 from backburner.engine.submit.budgets import counted
-from backburner.engine.submit.submission import LOCAL, GroupOptions, Submission
+from backburner.engine.submit.submission import (
+    LOCAL,
+    GroupOptions,
+    Submission,
+    refused_field,
+)
 from backburner.engine.watch import Watch
 from backburner.ports.clock import Clock
 from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.store import Store
 from backburner.ports.store.events import Topic
 from backburner.ports.store.flows import FlowStep, GroupFilter
+
+MOST_GRAPHS: Final = 20
+"""The graphs of so many flows are kept in memory."""
+
+
+class StepFilter(NamedTuple):
+    """Which steps of a flow to list."""
+
+    state: str | None = None
+    node: int | None = None
+    """Those of a node of its graph."""
 
 
 class Flows:
@@ -53,6 +72,7 @@ class Flows:
         self._watch = watch
         self._payloads = payloads
         self._touch = touch
+        self._graphs: dict[int, DrawnGraph] = {}
 
     async def submit(
         self, wanted: Sequence[tuple[Flow, GroupOptions]]
@@ -109,6 +129,48 @@ class Flows:
     async def steps(self, flow: FlowRecord) -> Sequence[FlowStep]:
         """Return a flow's steps, each after its prerequisites."""
         return await self._store.steps(flow.seq)
+
+    async def graph(self, flow: FlowRecord) -> tuple[Graph, Sequence[FlowStep]]:
+        """Return a flow's graph, and the first step of each of its nodes."""
+        graph = await self._drawn(flow)
+        firsts = [node.steps[0].seq for node in graph.nodes]
+        found = await self._store.some_steps(flow.seq, firsts)
+        # A step of a flow is deleted with the flow only: then nothing is left to show.
+        known = {step.seq: step for step in found}
+        if len(known) < len(firsts):
+            raise FlowNotFound(f"flow {flow.id} does not exist any more")
+        return graph, [known[seq] for seq in firsts]
+
+    async def some_steps(
+        self, flow: FlowRecord, which: StepFilter, *, after: int | None, limit: int
+    ) -> Sequence[FlowStep]:
+        """Return a page of a flow's steps, in their order."""
+        if which.node is None:
+            outline = await self._store.outline(flow.seq, needs=False)
+        else:
+            nodes = (await self._drawn(flow)).nodes
+            if which.node >= len(nodes):
+                raise refused_field("query.node", "is not a node of the flow's graph")
+            outline = nodes[which.node].steps
+        chosen = [
+            step.seq
+            for step in outline
+            if which.state in {None, step.state} and step.seq > (after or 0)
+        ]
+        return await self._store.some_steps(flow.seq, sorted(chosen)[:limit])
+
+    async def _drawn(self, flow: FlowRecord) -> Graph:
+        """Return a flow's graph; it is drawn anew only if steps were added."""
+        if (known := self._graphs.get(flow.seq)) is not None:
+            outline = await self._store.outline(flow.seq, needs=False)
+            if known.shows(outline):
+                return known.of(outline)
+        outline = await self._store.outline(flow.seq, needs=True)
+        graph = await asyncio.to_thread(drawn, outline)
+        self._graphs[flow.seq] = DrawnGraph(graph)
+        if len(self._graphs) > MOST_GRAPHS:
+            del self._graphs[next(iter(self._graphs))]
+        return graph
 
     async def list(
         self, where: GroupFilter, *, before: int | None = None, limit: int = 50

@@ -17,6 +17,7 @@ from backburner.domain.errors import (
 )
 from backburner.domain.groups.flow import FlowRecord, NewFlow
 from backburner.domain.jobs.job import Submitted
+from backburner.engine.groups.flows import StepFilter
 from backburner.http import audit, body, group_wire, headers, wire
 from backburner.http.auth import Caller, Reader, Retrier, Writer, check_shares
 from backburner.http.prefer import PREFER, FindOrWait, Prefer, found, wait_of
@@ -29,7 +30,16 @@ from backburner.http.routes.events import (
     event_stream,
     until_end,
 )
-from backburner.http.schemas.groups import FlowPage, FlowQuery, FlowRequest, FlowView
+from backburner.http.schemas.groups import (
+    FlowGraphView,
+    FlowPage,
+    FlowQuery,
+    FlowRequest,
+    FlowView,
+    StepPage,
+    StepQuery,
+)
+from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 from backburner.http.streams.access import StreamReader
 from backburner.ports.store.flows import GroupFilter
@@ -146,6 +156,54 @@ async def show(
     return groups.answer_version(
         group_wire.whole_flow(flow, steps), if_none_match, told
     )
+
+
+@router.get(
+    "/v1/flows/{flow_id}/steps",
+    operation_id="list_flow_steps",
+    summary="List the steps of a flow",
+    response_model=StepPage,
+    responses={
+        200: {"description": "A page of steps.", "headers": headers.LINK},
+        **documented(FlowNotFound),
+    },
+)
+async def steps(
+    request: Request,
+    caller: Reader,
+    flow_id: str,
+    query: Annotated[StepQuery, Query()],
+) -> Response:
+    """List the steps of a flow page by page, each after its prerequisites."""
+    flows = server_state_of(request).engine.flows
+    flow = await flows.find(flow_id, caller.visible)
+    found = await flows.some_steps(
+        flow,
+        StepFilter(query.state, query.node),
+        after=wire.read_cursor(query.cursor),
+        limit=query.limit + 1,
+    )
+    return wire.page(request, found, limit=query.limit, write=group_wire.step)
+
+
+@router.get(
+    "/v1/flows/{flow_id}/graph",
+    operation_id="get_flow_graph",
+    summary="Get the graph of a flow",
+    response_model=FlowGraphView,
+    responses=documented(FlowNotFound),
+)
+@shareable
+async def graph(request: Request, caller: Reader, flow_id: str) -> Response:
+    """
+    Return a flow and a graph of at most 160 nodes; steps that are alike share one.
+
+    An index of a node is valid until steps are added to the flow.
+    """
+    flows = server_state_of(request).engine.flows
+    flow = await flows.find(flow_id, caller.visible)
+    drawn, firsts = await flows.graph(flow)
+    return wire.answer(group_wire.graph(flow, drawn, firsts))
 
 
 @router.post(

@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from backburner.domain.groups.batch import BatchState
 from backburner.domain.groups.flow import MAX_EDGES, MAX_NAME, MAX_STEPS, FlowState
+from backburner.domain.jobs.job import JobState
 from backburner.engine.groups.planning import MAX_EXPECTED
 from backburner.engine.submit.submission import MAX_TAGS
 from backburner.http.schemas.jobs import (
@@ -234,6 +235,22 @@ class FlowQuery(BaseModel):
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 
+class StepQuery(BaseModel):
+    """Selects steps of a flow to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: JobState | None = None
+    node: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_STEPS,
+        description="Steps of this node of the flow's graph, by its index.",
+    )
+    cursor: str | None = Field(None, description="`next_cursor` of the previous page.")
+    limit: int = Field(50, ge=1, le=MAX_LIMIT)
+
+
 class BatchQuery(BaseModel):
     """Selects batches to list."""
 
@@ -247,5 +264,7 @@ class BatchQuery(BaseModel):
 
 FlowView = model_of(groups.Flow)
 FlowPage = page_of(groups.Flow, "FlowPage", "Flows, newest first.")
+FlowGraphView = model_of(groups.FlowGraph)
+StepPage = page_of(groups.Step, "StepPage", "Steps, each after its prerequisites.")
 BatchView = model_of(groups.Batch)
 BatchPage = page_of(groups.Batch, "BatchPage", "Batches, newest first.")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from backburner.domain.groups.flow import Edge, FlowRecord, NewFlow
+from backburner.domain.groups.graph import OutlinedStep
 from backburner.domain.jobs.job import Job, Submitted, Visibility
 from backburner.domain.jobs.transitions import Change
 from backburner.ports.store.jobs import Move
@@ -25,6 +26,11 @@ class FlowStep(NamedTuple):
     job: Job
     needs: Sequence[Edge]
 
+    @property
+    def seq(self) -> int:
+        """Its position among the steps of the flow."""
+        return self.job.seq
+
 
 class FlowStore(Protocol):
     """Flows: jobs that depend on other jobs."""
@@ -45,6 +51,14 @@ class FlowStore(Protocol):
 
     async def steps(self, flow: int) -> Sequence[FlowStep]:
         """Return a flow's steps, each after its prerequisites."""
+        ...
+
+    async def outline(self, flow: int, *, needs: bool) -> Sequence[OutlinedStep]:
+        """Return the same steps in short; with `needs`, also what each one needs."""
+        ...
+
+    async def some_steps(self, flow: int, seqs: Sequence[int]) -> Sequence[FlowStep]:
+        """Return those of a flow's steps that have these numbers, in order."""
         ...
 
     async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:

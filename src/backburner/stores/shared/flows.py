@@ -18,6 +18,7 @@ from backburner.domain.groups.flow import (
     NewStep,
     refused,
 )
+from backburner.domain.groups.graph import OutlinedStep
 from backburner.domain.jobs.job import Instant, JobState, Need, Submitted
 from backburner.domain.jobs.transitions import Change
 from backburner.domain.webhooks.delivery import Ended
@@ -301,6 +302,42 @@ def steps(connection: sa.Connection, flow: int) -> list[FlowStep]:
         edge = Edge(names.get(prerequisite, ""), bool(continues))
         needs.setdefault(dependent, []).append(edge)
     return [FlowStep(job, tuple(needs.get(job.seq, ()))) for job in step_jobs]
+
+
+def outline(connection: sa.Connection, flow: int, *, needs: bool) -> list[OutlinedStep]:
+    """Return the steps of a flow in order, in short."""
+    needed: dict[int, list[tuple[int, bool]]] = {}
+    if needs:
+        of_flow = sa.select(c.seq).where(c.flow == flow)
+        read = sa.select(e.dependent, e.prerequisite, e.continues)
+        read = read.where(e.dependent.in_(of_flow))
+        for dependent, prerequisite, continues in connection.execute(read):
+            needed.setdefault(dependent, []).append((prerequisite, bool(continues)))
+    query = sa.select(c.seq, c.capability, c.state).where(c.flow == flow)
+    return [
+        OutlinedStep(seq, capability, state, needed.get(seq, ()))
+        for seq, capability, state in connection.execute(query.order_by(c.seq))
+    ]
+
+
+def some_steps(
+    connection: sa.Connection, flow: int, seqs: Sequence[int]
+) -> list[FlowStep]:
+    """Return some steps of a flow in order, without inputs and outputs."""
+    query = sa.select(*LISTED_COLUMNS).where(c.seq.in_(seqs), c.flow == flow)
+    found = [as_listed(row) for row in connection.execute(query.order_by(c.seq))]
+    joined = sa.select(e.dependent, c.step, e.continues).join(
+        job_table, c.seq == e.prerequisite
+    )
+    needs: dict[int, list[Edge]] = {}
+    rows = connection.execute(
+        joined.where(e.dependent.in_([job.seq for job in found])).order_by(
+            e.dependent, e.prerequisite
+        )
+    )
+    for dependent, name, continues in rows:
+        needs.setdefault(dependent, []).append(Edge(name or "", bool(continues)))
+    return [FlowStep(job, tuple(needs.get(job.seq, ()))) for job in found]
 
 
 def as_needs(rows: Iterable[Any]) -> dict[int, list[Need]]:

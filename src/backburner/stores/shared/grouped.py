@@ -7,6 +7,7 @@ from backburner.domain.costs.budget import Reservation
 from backburner.domain.events.publication import Publication
 from backburner.domain.groups.batch import Batch, Counts, Members, NewBatch
 from backburner.domain.groups.flow import FlowRecord, NewFlow, NewStep
+from backburner.domain.groups.graph import OutlinedStep
 from backburner.domain.jobs.job import Instant, NewJob, Submitted
 from backburner.domain.jobs.transitions import Change
 from backburner.ports.store.budgets import HoldRequest
@@ -102,6 +103,12 @@ class Grouped(Access, Protocol):
 
     async def steps(self, flow: int) -> Sequence[FlowStep]:
         return await self.read(lambda c: flowing.steps(c, flow))
+
+    async def outline(self, flow: int, *, needs: bool) -> Sequence[OutlinedStep]:
+        return await self.read(lambda c: flowing.outline(c, flow, needs=needs))
+
+    async def some_steps(self, flow: int, seqs: Sequence[int]) -> Sequence[FlowStep]:
+        return await self.read(lambda c: flowing.some_steps(c, flow, seqs))
 
     async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
         return await self.internal_transaction(lambda tx: reopening.reopen(tx, moves))

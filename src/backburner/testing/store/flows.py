@@ -248,6 +248,41 @@ class FlowConformance(WithFlows):
         )
         assert FlowState.FAILED is (await other.flow()).state
 
+    async def test_steps_are_outlined_and_read_by_their_numbers(
+        self, store: Store, hands: Hands
+    ) -> None:
+        course, other = await self.begin_all(
+            hands,
+            a_new_flow(
+                a_new_step("a"),
+                a_new_step("b", "a"),
+                a_new_step("c", "b", Edge("a", continues=True)),
+            ),
+            a_new_flow(a_new_step("x")),
+        )
+        await course.end("a")
+        flow = (await course.flow()).seq
+        steps = await store.steps(flow)
+        numbers = {step.job.step: step.seq for step in steps}
+        a, b, c = (numbers[name] for name in "abc")
+        [x] = [job.seq for job in (await other.jobs()).values()]
+        outline = await store.outline(flow, needs=True)
+
+        assert [(a, SUCCEEDED), (b, QUEUED), (c, BLOCKED)] == [
+            (step.seq, step.state) for step in outline
+        ]
+        assert [[], [(a, False)], [(a, True), (b, False)]] == [
+            sorted(step.needs) for step in outline
+        ]
+        assert {step.job.capability for step in steps} == {
+            step.capability for step in outline
+        }
+        assert [step._replace(needs=()) for step in outline] == [
+            *await store.outline(flow, needs=False)
+        ]
+        assert [steps[0], steps[2]] == [*await store.some_steps(flow, [c, a, x])]
+        assert [] == [*await store.some_steps(flow, [])]
+
     async def test_a_flow_is_what_its_steps_came_to(self, hands: Hands) -> None:
         good, bad, ended, tolerated = await self.begin_all(
             hands,

@@ -5,10 +5,11 @@ import {
 } from './core.js'
 import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, LIVE, Name, Shares, State, STATES } from './parts.js'
 import { draw, NODE } from './graph.js'
-import { after } from './jobs.js'
 import { Fresh, useList, useRows } from './list.js'
 
 const ROWS = 50
+const NONE = []
+const REREAD = 1500 // ms
 const FLOW = '{"steps": [{"name": "first", "capability": "demo.echo", "input": {}}, {"name": "then", "capability": "demo.echo", "needs": ["first"]}]}'
 const BATCH = '{"jobs": [{"capability": "demo.echo", "input": {"page": 1}}, {"capability": "demo.echo", "input": {"page": 2}}]}'
 const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? '' : 's'}`
@@ -86,88 +87,17 @@ function Groups({ kind }) {
       ${list.next && html`<a href=${address(kind, { ...query, cursor: list.next })}>Next page</a>`}</div>`
 }
 
-// --- One flow, as its events tell ---------------------------------------------------------------
-
-const NONE = []
-
-/** Return a flow as it is after some events. */
-function applied(flow, events) {
-  const byJob = new Map()
-  let { state, finished_at } = flow
-  for (const event of events) {
-    if (event.flow_id) {
-      state = STATES.includes(event.type.slice(5)) ? event.type.slice(5) : 'running'
-      finished_at = LIVE.has(state) ? null : event.at
-    } else byJob.has(event.job_id) ? byJob.get(event.job_id).push(event) : byJob.set(event.job_id, [event])
-  }
-  return { ...flow, state, finished_at, steps: flow.steps.map(step => (byJob.get(step.id) ?? NONE).reduce(after, step)) }
-}
-
-/** Read a flow once and let events change it; it is read again seldom, as it may be large. */
-function useFlow(id) {
-  const [state, set] = useState({ flow: null, error: null })
-  const ids = useRef(new Set())
-  const pending = useRef([])
-  const missed = useRef(null)
-  const due = useRef(0)
-  const load = useRef(null)
-  load.current ??= async () => {
-    if (missed.current) return
-    const began = performance.now()
-    // What comes while the answer is under way may not be in it.
-    missed.current = []
-    try {
-      const flow = await api(`/v1/flows/${encodeURIComponent(id)}`)
-      ids.current = new Set(flow.steps.map(step => step.id))
-      set({ flow: applied(flow, missed.current), error: null })
-    } catch (error) {
-      set(was => ({ ...was, error }))
-    } finally {
-      missed.current = null
-      due.current = performance.now() + 30 * (performance.now() - began)
-    }
-  }
-  const apply = useRef(null)
-  apply.current ??= throttled(() => {
-    const events = pending.current
-    pending.current = []
-    set(was => (was.flow ? { ...was, flow: applied(was.flow, events) } : was))
-  }, 250)
-  const soon = useRef(null)
-  soon.current ??= throttled(() => load.current(), 3000)
-  useEffect(() => void load.current(), [reconnected.value])
-  useEffect(() => () => (apply.current.stop(), soon.current.stop()), [])
-  useEvents(event => {
-    const isFlow = event.flow_id === id
-    if (missed.current && (isFlow || event.job_id)) missed.current.push(event)
-    if (!isFlow && !ids.current.has(event.job_id)) return
-    if (event.type === 'job.output.delta') return
-    pending.current.push(event)
-    apply.current()
-    // A handler may have added steps.
-    if (isFlow || performance.now() > due.current) soon.current()
-  })
-  return { ...state, reload: load.current }
-}
-
 // --- The graph -------------------------------------------------------------------------------------
 
-const count = steps => {
-  const counts = {}
-  for (const { state } of steps) counts[state] = (counts[state] ?? 0) + 1
-  return counts
-}
 const URGENT = ['failed', 'running', 'waiting', 'queued', 'scheduled', 'blocked', 'cancelled', 'succeeded']
 const toneOf = counts => URGENT.find(state => counts[state])
 const told = counts => URGENT.filter(state => counts[state]).map(state => `${number(counts[state])} ${state}`).join(' · ')
 
-function Node({ node, steps, isPicked, pick }) {
-  const counts = count(steps)
+function Node({ box, node, isPicked, pick }) {
+  const { size, counts, capability, step: first } = node
   const tone = toneOf(counts)
-  const [first] = steps
-  const isOne = steps.length === 1
-  const isAlike = steps.every(step => step.capability === first.capability)
-  const name = isOne ? first.name : `${isAlike ? first.capability : first.name} ${isAlike ? '×' : 'and'} ${number(steps.length)}${isAlike ? '' : ' steps'}`
+  const isOne = size === 1
+  const name = isOne ? first.name : `${capability ?? first.name} ${capability ? '×' : 'and'} ${number(size)}${capability ? '' : ' steps'}`
   const { done, total } = first.progress ?? {}
   const detail = !isOne ? told(counts)
     : first.state === 'running' && total ? `${percent(done, total)} % · ${span(took(first))}`
@@ -175,8 +105,8 @@ function Node({ node, steps, isPicked, pick }) {
   const face = html`<title>${bounded(name, 200)}: ${detail}</title>
     <rect width=${NODE.width} height=${NODE.height} rx="6" /><g transform="translate(9 7)"><${Icon} name=${tone} /></g>
     <svg x="31" width=${NODE.width - 38} height=${NODE.height}><text y="19">${bounded(name, 40)}</text><text class="detail" y=${isOne ? 37 : 34}>${detail}</text>
-      ${!isOne && html`<${Line} counts=${counts} total=${steps.length} />`}</svg>`
-  const at = { class: `node ${tone}${isPicked ? ' picked' : ''}`, transform: `translate(${node.x} ${node.y})` }
+      ${!isOne && html`<${Line} counts=${counts} total=${size} />`}</svg>`
+  const at = { class: `node ${tone}${isPicked ? ' picked' : ''}`, transform: `translate(${box.x} ${box.y})` }
   return isOne ? html`<a ...${at} href=${`/ui/jobs/${first.id}`}>${face}</a>`
     : html`<g ...${at} role="button" tabindex="0" aria-pressed=${isPicked} onClick=${pick}
       onKeyDown=${event => (event.key === 'Enter' || event.key === ' ') && (event.preventDefault(), pick())}>${face}</g>`
@@ -192,20 +122,15 @@ function Line({ counts, total }) {
   })
 }
 
-function Graph({ flow, picked, pick }) {
+function Graph({ flow, graph, picked, pick }) {
   const frame = useRef(null)
   const [follows, follow] = useState(true)
   const drawn = useRef({ key: '' })
   // Only what the steps are decides where they are, and steps are only ever added.
-  const key = `${flow.id} ${flow.steps.length}`
-  if (drawn.current.key !== key) {
-    const at = new Map(flow.steps.map((step, place) => [step, place]))
-    const graph = draw(flow.steps)
-    drawn.current = { key, ...graph, places: graph.nodes.map(node => node.steps.map(step => at.get(step))) }
-  }
-  const { nodes, edges, places, width, height } = drawn.current
-  const stepsOf = node => places[node.id].map(place => flow.steps[place])
-  const active = follows && nodes.find(node => places[node.id].some(place => flow.steps[place].state === 'running'))
+  const key = `${flow.id} ${flow.size}`
+  if (drawn.current.key !== key) drawn.current = { key, ...draw(graph) }
+  const { nodes: boxes, edges, width, height } = drawn.current
+  const active = follows && boxes.find(box => graph.nodes[box.id].counts.running)
   useEffect(() => {
     const box = frame.current?.querySelector('.frame')
     if (!active || !box) return
@@ -213,29 +138,32 @@ function Graph({ flow, picked, pick }) {
     box.scrollTo({ left: active.x - (box.clientWidth - NODE.width) / 2, top: active.y - (box.clientHeight - NODE.height) / 2, behavior: isCalm ? 'auto' : 'smooth' })
   }, [active?.id])
   const stop = () => follows && follow(false)
-  const isHidden = nodes.some(node => node.steps.length > 1)
+  const isHidden = graph.nodes.some(node => node.size > 1)
   return html`<div class="graph" ref=${frame} onWheel=${stop} onPointerDown=${event => event.target.closest('.frame') && stop()}>
     <div class="head"><h2>Graph</h2><span class="faint">${isHidden ? 'Steps that are alike share a box: choose it to list them.' : ''}</span>
       ${flow.state === 'running' && html`<label class="actions"><input type="checkbox" checked=${follows} onChange=${() => follow(!follows)} /> Follow running steps</label>`}</div>
     <${Frame} label="Graph of the steps"><svg role="group" aria-label="Steps; the table below has the same" width=${width + 24} height=${height + 24} viewBox=${`-12 -12 ${width + 24} ${height + 24}`}>
       ${edges.map(edge => html`<path key=${`${edge.from}-${edge.to}`} class=${edge.lax ? 'lax' : ''} d=${edge.path} />`)}
-      ${nodes.map(node => html`<${Node} key=${node.id} node=${node} steps=${stepsOf(node)} isPicked=${picked === node.id} pick=${() => pick(picked === node.id ? null : node.id, node.steps)} />`)}
+      ${boxes.map(box => html`<${Node} key=${box.id} box=${box} node=${graph.nodes[box.id]} isPicked=${picked === box.id} pick=${() => pick(picked === box.id ? null : box.id)} />`)}
     </svg></${Frame}></div>`
 }
 
 // --- A flow's page ---------------------------------------------------------------------------------------
 
-function Steps({ steps, note, clear }) {
+/** A page of the steps: of all, or of the box of the graph that was chosen. */
+function Steps({ id, node, counts, isMine, note, clear }) {
   const [state, setState] = useState('')
-  const [from, setFrom] = useState(0)
-  const counts = count(steps)
-  const chosen = state && counts[state] ? steps.filter(step => step.state === state) : steps
-  const start = from < chosen.length ? from : 0
-  const rows = chosen.slice(start, start + ROWS)
+  // The cursors of the pages up to the one that is shown.
+  const [cursors, setCursors] = useState([])
+  const path = `/v1/flows/${encodeURIComponent(id)}/steps${address('', { limit: ROWS, state, node, cursor: cursors.at(-1) }).slice(4)}`
+  const { data, error, loading, reload } = useApi(path, { live: REREAD, when: isMine })
+  const rows = data?.items ?? NONE
+  const start = ROWS * cursors.length
+  const total = state ? counts[state] ?? 0 : Object.values(counts).reduce((sum, one) => sum + one, 0)
   const current = useRows(rows, step => go(`/ui/jobs/${step.id}`), 'step')
   return html`<div class="chips" role="group" aria-label="States of steps">${STATES.filter(name => counts[name] || name === state).map(name => html`<button aria-pressed=${state === name}
-      onClick=${() => (setFrom(0), setState(state === name ? '' : name))}><${State} of=${name} /> <span class="count">${number(counts[name] ?? 0)}</span></button>`)}
-      ${note && html`<button class="quiet" onClick=${clear}>${note}: show all steps</button>`}</div>
+      onClick=${() => (setCursors(NONE), setState(state === name ? '' : name))}><${State} of=${name} /> <span class="count">${number(counts[name] ?? 0)}</span></button>`)}
+      ${note && html`<button class="quiet" onClick=${clear}>${note}: show all steps</button>`}</div><${Failure} error=${error} retry=${reload} />
     <div class="jobs groups"><${Frame} label="Steps"><table><colgroup><col class="w-state" /><col /><col class="w-short optional" /><col class="w-when" /><col class="w-short small" /></colgroup>
       <thead><tr><th scope="col" class="sign">State</th><th scope="col">Step</th><th scope="col" class="number optional">Attempt</th><th scope="col">Started</th><th scope="col" class="number small">Took</th></tr></thead>
       <tbody>${rows.map((step, at) => html`<tr key=${step.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
@@ -245,9 +173,9 @@ function Steps({ steps, note, clear }) {
             ${step.error && step.state !== 'succeeded' && html`<span class=${`why ${step.state === 'failed' ? '' : 'wait'}`} dir="ltr">${inline(`${step.error.code}: ${step.error.message}`, 160)}</span>`}</div></td>
         <td class="number optional">${step.attempt}/${step.max_attempts}</td><td class="time"><${Ago} at=${step.started_at} /></td>
         <td class="number small">${step.started_at ? span(took(step)) : '–'}</td></tr>`)}</tbody></table></${Frame}></div>
-    ${chosen.length > ROWS && html`<div class="pager"><button disabled=${!start} onClick=${() => setFrom(Math.max(0, start - ROWS))}>Earlier</button>
-      <button disabled=${start + ROWS >= chosen.length} onClick=${() => setFrom(start + ROWS)}>Later</button>
-      <span class="faint">${number(start + 1)}–${number(start + rows.length)} of ${plural(chosen.length, 'step')}</span></div>`}`
+    ${(start > 0 || data?.next_cursor) && html`<div class="pager"><button disabled=${!start} onClick=${() => setCursors(cursors.slice(0, -1))}>Earlier</button>
+      <button disabled=${loading || !data?.next_cursor} onClick=${() => setCursors([...cursors, data.next_cursor])}>Later</button>
+      <span class="faint">${number(start + 1)}–${number(start + rows.length)} of ${plural(total, 'step')}</span></div>`}`
 }
 
 /** Retry or cancel a group; returns what to show beside its title. */
@@ -299,21 +227,27 @@ const DONE = ['succeeded', 'failed', 'cancelled']
 const ended = counts => DONE.reduce((sum, state) => sum + (counts[state] ?? 0), 0)
 
 function Flow({ id }) {
-  const { flow, error, reload } = useFlow(id)
+  // Events of jobs do not say to which flow they belong.
+  const isRunning = useRef(true)
+  const isMine = event => event.flow_id === id || Boolean(event.job_id && isRunning.current && event.type !== 'job.output.delta')
+  const { data: graph, error, reload } = useApi(`/v1/flows/${encodeURIComponent(id)}/graph`, { live: REREAD, when: isMine })
   const [picked, pick] = useState(null)
-  if (error && !flow) return html`<${Missing} kind="flows" error=${error} reload=${reload} />`
-  if (!flow) return html`<h1 tabindex="-1" class="mono">${bounded(id, 60)}</h1>`
-  const counts = count(flow.steps)
-  const total = flow.steps.length
-  const names = picked && new Set(picked.names)
+  if (error && !graph) return html`<${Missing} kind="flows" error=${error} reload=${reload} />`
+  if (!graph) return html`<h1 tabindex="-1" class="mono">${bounded(id, 60)}</h1>`
+  const { flow } = graph
+  const { counts, size: total } = flow
+  isRunning.current = flow.state === 'running'
+  // Boxes have other numbers when steps were added.
+  const chosen = picked?.size === total ? graph.nodes[picked.id] : null
   return html`<${Crumb} kind="flows" title="Flows" id=${flow.id} />
     <${Head} title=${html`<${GroupState} one=${flow} /> Flow of ${plural(total, 'step')}`}><${Actions} kind="flows" one=${flow} failed=${counts.failed ?? 0} isLive=${flow.state === 'running'} reload=${reload} /></${Head}>
     <${Failure} error=${error} retry=${reload} />
     <div class="notice"><div class="grow"><${Shares} counts=${counts} label=${told(counts)} />
       <p>${percent(ended(counts), total)} % ended · ${told(counts)}</p></div></div>
-    <div class="card"><${Graph} flow=${flow} picked=${picked?.id ?? null} pick=${(node, steps) => pick(node === null ? null : { id: node, names: steps.map(step => step.name) })} /></div>
+    <div class="card"><${Graph} flow=${flow} graph=${graph} picked=${chosen && picked.id} pick=${node => pick(node === null ? null : { id: node, size: total })} /></div>
     <div class="grid beside"><div><div class="card"><h2>Steps</h2>
-      <${Steps} key=${picked?.id ?? 'all'} steps=${names ? flow.steps.filter(step => names.has(step.name)) : flow.steps} note=${picked && `${plural(names.size, 'step')} of the chosen box`} clear=${() => pick(null)} /></div></div>
+      <${Steps} key=${chosen ? picked.id : 'all'} id=${id} node=${chosen ? picked.id : undefined} counts=${chosen ? chosen.counts : counts} isMine=${isMine}
+        note=${chosen && `${plural(chosen.size, 'step')} of the chosen box`} clear=${() => pick(null)} /></div></div>
     <div><${Facts} one=${flow}>${flow.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${flow.batch_id}`}>${bounded(flow.batch_id, 60)}</a></dd>`}</${Facts}></div></div>`
 }
 

@@ -1,93 +1,22 @@
-// Where the steps of a flow are drawn: layers from left to right, large fan-outs as one
-// node. It depends only on what the steps are and need, never on their states: nothing
-// moves while a flow runs.
+// Where the nodes of a flow's graph are drawn: layers from left to right. It depends only
+// on what the steps are and need, never on their states: nothing moves while a flow runs.
 
 export const NODE = { width: 190, height: 46 }
 const GAP = { x: 56, y: 14 }
 const BEND = 8 // the height that a long edge takes where it passes a layer
-const FAN = 8 // so many alike are one node
-const MOST_NODES = 160
-const MOST_EDGES = 800
 const MOST_BENDS = 1000
-const BANDS = 40
 const SWEEPS = 6
 
 /**
- * Place steps `{name, capability, needs: [{step, otherwise}]}`, each after what it needs.
+ * Place the nodes `{layer}` of a graph, linked by `{source, target, otherwise}`.
  *
- * Returns `{width, height, nodes: [{id, steps, x, y}], edges: [{from, to, lax, path}]}`
- * of bounded size: first only steps that are alike share a node, then those of a layer
- * with one capability, then those of many layers.
+ * Returns `{width, height, nodes: [{id, x, y}], edges: [{from, to, lax, path}]}`; the id of
+ * a node is its index.
  */
-export function draw(steps) {
-  const layers = layered(steps)
-  const ways = [byNeeds, byCapability, byBand]
-  for (const way of ways) {
-    const graph = way(layers)
-    if (way === byBand || (graph.nodes.length <= MOST_NODES && graph.edges.length <= MOST_EDGES)) return placed(graph)
-  }
-}
-
-/** Deal steps out to layers: each one behind the last of what it needs. */
-function layered(steps) {
-  const depth = new Map()
-  const layers = []
-  for (const step of steps) {
-    let at = 0
-    for (const need of step.needs) at = Math.max(at, (depth.get(need.step) ?? -1) + 1)
-    depth.set(step.name, at)
-    ;(layers[at] ??= []).push(step)
-  }
-  return layers
-}
-
-// --- What shares a node -----------------------------------------------------------------
-
-function byNeeds(layers) {
-  return grouped(layers, (step, _layer, nodeOf) => {
-    const needs = new Set(step.needs.map(need => nodeOf.get(need.step)?.id))
-    return [step.capability, ...[...needs].sort((a, b) => a - b)].join('\n')
-  }, FAN)
-}
-
-const byCapability = layers => grouped(layers, step => step.capability, 2)
-
-function byBand(layers) {
-  const size = Math.ceil(layers.length / BANDS)
-  const bands = []
-  layers.forEach((layer, at) => (bands[Math.floor(at / size)] ??= []).push(...layer))
-  return grouped(bands, () => '', 2)
-}
-
-/** Make nodes of each layer: one for `many` or more steps of a key, else one for each step. */
-function grouped(layers, key, many) {
-  const nodes = []
-  const nodeOf = new Map()
-  layers.forEach((layer, at) => {
-    const groups = new Map()
-    for (const step of layer) {
-      const name = key(step, at, nodeOf)
-      groups.has(name) ? groups.get(name).push(step) : groups.set(name, [step])
-    }
-    for (const group of groups.values())
-      for (const some of group.length >= many ? [group] : group.map(one => [one])) {
-        const node = { id: nodes.length, steps: some, layer: at, size: NODE.height }
-        nodes.push(node)
-        for (const step of some) nodeOf.set(step.name, node)
-      }
-  })
-  const edges = new Map()
-  for (const node of nodes)
-    for (const step of node.steps)
-      for (const need of step.needs) {
-        const from = nodeOf.get(need.step)
-        if (!from || from === node) continue
-        const name = from.id * nodes.length + node.id
-        const edge = edges.get(name)
-        if (!edge) edges.set(name, { from, to: node, lax: need.otherwise === 'continue' })
-        else edge.lax &&= need.otherwise === 'continue'
-      }
-  return { nodes, edges: [...edges.values()] }
+export function draw({ nodes, links }) {
+  const boxes = nodes.map(({ layer }, id) => ({ id, layer, size: NODE.height }))
+  const edges = links.map(({ source, target, otherwise }) => ({ from: boxes[source], to: boxes[target], lax: otherwise === 'continue' }))
+  return placed({ nodes: boxes, edges })
 }
 
 // --- Where nodes are --------------------------------------------------------------------
@@ -128,7 +57,7 @@ function placed({ nodes, edges }) {
   return {
     width: rows.length * (NODE.width + GAP.x) - GAP.x,
     height: Math.max(0, ...all.map(node => node.y + node.size / 2)),
-    nodes: nodes.map(({ id, steps, x, y }) => ({ id, steps, x, y: y - NODE.height / 2 })),
+    nodes: nodes.map(({ id, x, y }) => ({ id, x, y: y - NODE.height / 2 })),
     edges: lines.map(({ from, to, lax, points }) => ({ from: from.id, to: to.id, lax, path: curve(points) })),
   }
 }

@@ -63,7 +63,7 @@ const STATE_AFTER = {
 }
 
 /** Return a row as it is after an event. */
-export function after(row, event) {
+function after(row, event) {
   const state = STATE_AFTER[event.type]
   if (event.type === 'job.progress') return { ...row, progress: event.data }
   if (!state) return row
