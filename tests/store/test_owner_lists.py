@@ -290,6 +290,64 @@ async def test_a_walk_through_dead_letters_or_a_backlog_finds_what_a_list_finds(
     assert not is_all
 
 
+MANY = """
+INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
+                  max_attempts, created_at, ready_at, finished_at, input, output,
+                  tags)
+SELECT 'job_' || n, 'acme', 'ann', 'greet', 'default',
+       CASE WHEN n % 4000 = 1 THEN 'cancelled' ELSE 'succeeded' END, 0, n, 3, n, n, n,
+       '{}', CASE WHEN n % 4000 <> 1 THEN '1' END,
+       CASE WHEN n % 4000 = 2 THEN 'rare' END
+  FROM n
+"""
+CANCELLED = JobFilter(ANN, state=JobState.CANCELLED)
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+async def test_cancelled_jobs_of_an_owner_are_found_by_their_index(store, oldest_first):
+    await fill(store, f"{NUMBERS};{MANY};{OWNED};DROP TABLE n")
+    await store.transact(analyze)
+    where = replace(CANCELLED, oldest_first=oldest_first)
+    found, onward = await store.walk(where, before=None, limit=9, reach=100)
+    rest, _ = await store.walk(where, before=found[1].seq, limit=2, reach=100)
+    ids = [f"job_{4000 * place + 1}" for place in range(5)]
+
+    assert ids[:: 1 if oldest_first else -1] == [job.id for job in found]
+    assert found[2:4] == rest
+    assert onward is None
+    assert (5, True) == await store.count_within(where, most=9, reach=100)
+    for read in (
+        lambda c: listing.walk(c, where, None, 9, 100),
+        lambda c: listing.count_within(c, where, 9, 100),
+    ):
+        assert OTHERS // 20 > await store.read(lambda c, r=read: visits(c, r))
+
+
+async def test_jobs_of_an_owner_are_looked_at_in_shorter_walks(store, monkeypatch):
+    await fill(store, f"{NUMBERS};{MANY};{OWNED};DROP TABLE n")
+    await store.transact(analyze)
+    where = JobFilter(ANN, tag="rare")
+
+    async def cost():
+        return await store.read(
+            lambda c: visits(c, lambda c: listing.walk(c, where, None, 9, OTHERS))
+        )
+
+    monkeypatch.setattr(listing, "OWNED_REACH", OTHERS)
+    whole = await cost()
+    monkeypatch.setattr(listing, "OWNED_REACH", OTHERS // 20)
+    short = await cost()
+    before, walked = None, []
+    while before is not None or not walked:
+        page, before = await store.walk(where, before=before, limit=9, reach=OTHERS)
+        walked += page
+
+    assert short < whole / 10
+    assert [f"job_{4000 * place + 2}" for place in reversed(range(5))] == [
+        job.id for job in walked
+    ]
+
+
 FORGET_OWNERS = 'UPDATE events SET tenant = NULL, "user" = NULL WHERE seq % 2 = 0'
 ABOUT = {
     "owner": JobFilter(ANN),

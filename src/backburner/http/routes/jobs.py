@@ -230,8 +230,9 @@ async def counting(
     """
     Count the jobs that a list with the same filters shows, up to 10,000.
 
-    With filters that have no index, only the newest 30,000 jobs (10,000 dead letters),
-    or the newest in the given time, are read. `capped` means that there may be more.
+    With filters that have no index, only the newest 30,000 jobs (3,000 of one user,
+    10,000 dead letters), or the newest in the given time, are read. `capped` means that
+    there may be more.
     """
     engine = server_state_of(request).engine
     where = await selected(engine, query, caller)

@@ -73,6 +73,14 @@ def _page(
     query = SELECT_LISTED.where(*_conditions(where), *_until(where, edge))
     query = query.where(*_numbered(connection, where))
     ascending = where.oldest_first
+    if _has_own_index(where):
+        query = query.where(*_owned(where))
+        rows = newest(
+            *(connection, query, job_table, None, limit),
+            before=before,
+            ascending=ascending,
+        )
+        return [as_listed(row) for row in rows]
     if where.state not in _FEW:
         owner = where.owner
         if _is_in_group(where):
@@ -186,9 +194,16 @@ def _is_named(where: JobFilter) -> bool:
     return any(one is not None for one in named)
 
 
+def _has_own_index(where: JobFilter) -> bool:
+    """Say whether the jobs are one owner's cancelled ones, which have an index."""
+    is_cancelled = where.state is JobState.CANCELLED and not _is_named(where)
+    is_owned = isinstance(where.owner, Owner) and not _is_in_group(where)
+    return is_cancelled and is_owned
+
+
 def _is_walked(where: JobFilter, few: Collection[JobState]) -> bool:
     """Say whether no index finds the jobs: they are looked for one by one."""
-    if _is_in_group(where) or where.fingerprint is not None:
+    if _is_in_group(where) or where.fingerprint is not None or _has_own_index(where):
         return False
     states = where.states or ({where.state} if where.state else set())
     if states and states <= set(few):
@@ -212,6 +227,8 @@ def _until(where: JobFilter, edge: int | None) -> list[sa.ColumnElement[bool]]:
 DEAD: Final[sa.ColumnElement[bool]] = sa.literal_column("jobs.state = 'failed'")
 DEAD_REACH: Final = 10_000
 """How many dead letters are looked at: they lie far apart."""
+OWNED_REACH: Final = 3_000
+"""How many jobs of one owner are looked at: they lie still further apart."""
 MOST: Final = 2**63 - 1
 """Greater than every number."""
 
@@ -263,6 +280,8 @@ def _edge(
         if is_dead:
             some = some.where(DEAD)
             reach = min(reach, DEAD_REACH)
+        else:
+            reach = min(reach, OWNED_REACH)
         some = some.with_only_columns(number.label("seq"))
         if before is not None:
             some = some.where(number > before if ascending else number < before)
@@ -396,7 +415,8 @@ def count(
     # A tenant's live jobs are few beside all that it has.
     is_live = where.state in _LIVE and not isinstance(where.owner, Owner)
     by_state = where.state in _FEW or is_live
-    if where.owner is None or by_state or _is_in_group(where):
+    is_found = by_state or _is_in_group(where) or _has_own_index(where)
+    if where.owner is None or is_found:
         query = query.where(*_owned(where))
     else:
         query, _ = owned_jobs(connection, query, where.owner)

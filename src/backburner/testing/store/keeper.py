@@ -113,9 +113,11 @@ class KeeperConformance(WithWorkers):
         counted, is_all = await store.count_within(where, most=99, reach=99)
         few, _ = await store.count_within(where, most=99, reach=3)
         assert [job.id for job in listed] == walked
-        assert steps > 2
         assert (len(listed), True) == (counted, is_all)
-        assert few < len(listed)
+        # A store may find an owner's cancelled jobs by an index.
+        is_found = asked.state is JobState.CANCELLED and owner == ANN
+        assert is_found or steps > 2
+        assert is_found or few < len(listed)
 
     @pytest.mark.parametrize("owner", [None, ANN, Tenant(ANN.tenant)])
     @pytest.mark.parametrize("oldest_first", [False, True])
