@@ -89,7 +89,7 @@ HISTORY = 10_000
 class Engine:
     """The operations on jobs, such as submit, find, cancel, retry and follow."""
 
-    def __init__(  # noqa: PLR0913 - what it asks, each by its name
+    def __init__(  # noqa: PLR0913 - one argument per collaborator
         self,
         *,
         store: Store,

@@ -351,7 +351,7 @@ def _streams(records: Mapping[str, Record], ledger: Ledger) -> Iterator[Breach]:
         if record is None or record.row.output is None:
             continue
         text, result = Text(), orjson.loads(record.row.output)
-        with suppress(ValueError):  # told by `_text`
+        with suppress(ValueError):  # reported by `_text`
             for told in record.events:
                 text.take(told.n, told.type, told.data)
         if str(text) != result:

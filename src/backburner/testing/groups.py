@@ -304,7 +304,7 @@ def _followers(books: Books, made: Sequence[Made]) -> Iterator[Breach]:
     yield from _completions(books, made)
     for job in made:
         said = orjson.loads(job.input) if job.capability == CAPABILITY else {}
-        if said and "message" not in said:  # or it is told once more, by hand
+        if said and "message" not in said:  # except a replay by hand
             mine = deliveries.setdefault(said["subject"], [])
             mine.append((said["generation"], said["type"]))
         follows.update(tag for tag in (job.tags or "").split("\n") if tag)

@@ -182,7 +182,7 @@ class Consumer:
             if self._fetcher is not None and not self._fetcher.done():
                 self._fetcher.set_result(
                     None
-                )  # it calls `fetch` again, which starts anew
+                )  # it calls `fetch` again, which starts again
 
     def _look_later(self) -> None:
         if self._look is not None:

@@ -158,7 +158,7 @@ class AppBlobs:
         assert stored is not None  # noqa: S101 - only an upload can be there already
         return stored
 
-    async def confirm(  # noqa: PLR0913 - what is known of a content, each by its name
+    async def confirm(  # noqa: PLR0913 - one argument per property
         self,
         upload: str,
         *,
@@ -194,7 +194,7 @@ class AppBlobs:
             await self._service.drop([blob.id, upload])
             raise
         except BlobMissing:
-            # Another caller may have confirmed it, and dropped what was sent, just now.
+            # Another caller may just have confirmed it and deleted the upload.
             return await self._confirmed(upload)
         stored = await self._commit(blob, measured, also)
         if stored is None:

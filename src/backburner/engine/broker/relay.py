@@ -36,7 +36,7 @@ PARTING_SECONDS: Final = 2.0
 class Relay:
     """A `Notifier` that also publishes to the broker; one in every process."""
 
-    def __init__(  # noqa: PLR0913 - what it needs of the world
+    def __init__(  # noqa: PLR0913 - one argument per collaborator
         self,
         store: Store,
         broker: Broker,
@@ -215,7 +215,7 @@ class Relay:
             return self._look_ms / 1000
         spent = (
             self._broker_health.spent.copy()
-        )  # now: it may be told while that is counted
+        )  # read now: jobs may be announced while the broker counts
         counted = await self._broker.depths(sorted(waiting))
         depths = {q: max(0, n - spent[q]) for q, n in counted.items()}
         lacks = {queue: n - depths.get(queue, 0) for queue, n in waiting.items()}

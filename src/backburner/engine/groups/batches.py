@@ -60,7 +60,7 @@ PAGE: Final = 500
 class Batches:
     """Any number of jobs and flows under one id."""
 
-    def __init__(  # noqa: PLR0913 - what it asks, each by its name
+    def __init__(  # noqa: PLR0913 - one argument per collaborator
         self,
         *,
         store: Store,

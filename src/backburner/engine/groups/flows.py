@@ -53,7 +53,7 @@ class StepFilter(NamedTuple):
 class Flows:
     """Flows: jobs that depend on other jobs."""
 
-    def __init__(  # noqa: PLR0913 - what it asks, each by its name
+    def __init__(  # noqa: PLR0913 - one argument per collaborator
         self,
         *,
         store: Store,

@@ -42,7 +42,7 @@ class Scheduler:
     also fires those that were saved over HTTP, if it knows their capability.
     """
 
-    def __init__(  # noqa: PLR0913 - what it needs of the world
+    def __init__(  # noqa: PLR0913 - one argument per collaborator
         self,
         store: Store,
         notifier: Notifier,

@@ -35,7 +35,7 @@ SETTLE_SECONDS = 0.05
 class Translator:
     """Translates engine events for one application."""
 
-    def __init__(  # noqa: PLR0913 - what it asks, each by its name
+    def __init__(  # noqa: PLR0913 - one argument per collaborator
         self,
         application: str,
         translation: Translation,

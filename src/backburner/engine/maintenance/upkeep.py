@@ -87,7 +87,7 @@ class Sight:
 class Upkeep:
     """Runs five maintenance loops over one store."""
 
-    def __init__(  # noqa: PLR0913 - what it needs of the world
+    def __init__(  # noqa: PLR0913 - one argument per collaborator
         self,
         store: Store,
         notifier: Notifier,

@@ -185,7 +185,7 @@ class Lanes:
                 # Retry: a permit that is not returned stays taken for the worker's
                 # life.
                 log.warning("permit not returned", lane=lane, code=error.code)
-                await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
+                await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - no event to wait for
             else:
                 wait = None if given.wait is None else given.wait.span
                 if is_over:

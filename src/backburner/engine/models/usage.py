@@ -245,7 +245,7 @@ class UsageRecorder:
                 return await self._store.overspent(claim.seq, claim.token)
             except StoreUnavailable as error:
                 log.warning("budget not read", job_id=claim.id, code=error.code)
-            await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - nothing tells when
+            await asyncio.sleep(RETRY_SECONDS)  # noqa: TID251 - no event to wait for
 
     async def ready(self) -> None:
         """Return when prices are loaded."""

@@ -61,7 +61,7 @@ class Budgets:
         """Return the usage of all budgets, or of those that apply to one caller."""
         return await self._store.accounts(Viewer(owner, key), limit=limit)
 
-    async def reserve(  # noqa: PLR0913 - what it may be charged to, each by its name
+    async def reserve(  # noqa: PLR0913 - one argument per scope
         self,
         tokens: int | None = None,
         *,

@@ -165,5 +165,5 @@ class _Watch:
 
     async def _look_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)  # noqa: TID251 - nobody tells
+            await asyncio.sleep(LOOK_SECONDS)  # noqa: TID251 - no event to wait for
             await self.look()

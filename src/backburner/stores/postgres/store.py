@@ -363,7 +363,7 @@ class PostgresStore(BaseStore):
         clock = asyncio.get_running_loop().time
         self._proof_until = self._proof_until or clock() + FIRST_PROOF_SECONDS
         while not self._horizon.safe and clock() < self._proof_until:
-            await asyncio.sleep(PROOF_PAUSE_SECONDS)  # noqa: TID251 - nobody tells
+            await asyncio.sleep(PROOF_PAUSE_SECONDS)  # noqa: TID251 - no event to wait for
             await self._look()
 
     async def _look(self) -> int:

@@ -63,7 +63,7 @@ class Rulebook:
         return rules
 
     def forget(self) -> None:
-        """Expire the cache, because somebody changed the budgets."""
+        """Expire the cache, because the budgets have changed."""
         self._read_at = None
 
 

@@ -281,7 +281,7 @@ def _run(tx: Transaction, many: Many, arguments: Sequence[Any]) -> Sequence[Any]
         with savepoint(tx.driver):
             return many(tx, arguments)
     except Exception as error:
-        tx.then = tx.next_claim = None  # nothing of what was handed on is kept
+        tx.then = tx.next_claim = None  # discard steps that were passed on
         if _ends_transaction(tx, error):
             if isinstance(error, TransactionTooLong):
                 raise _Interrupted(many, error) from error

@@ -135,7 +135,7 @@ def note(tx: Transaction, subject: str) -> None:
 
 def _write_down(ctx: Context, kind: str) -> Callable[[Transaction], str]:
     """Return a body that records whether the job is held, and submits something."""
-    claim = ctx._claim  # noqa: SLF001 - nobody else knows the token
+    claim = ctx._claim  # noqa: SLF001 - only the claim has the token
 
     def body(tx: Transaction) -> str:
         tx.connection.execute(RECORD_WRITE, {"j": claim.id, "t": claim.token})

@@ -56,7 +56,7 @@ def _rewrite(old: Wording, new: Wording) -> None:
     version = bind.exec_driver_sql("PRAGMA schema_version").scalar_one()
     bind.exec_driver_sql("PRAGMA writable_schema = ON")
     if not bind.exec_driver_sql("PRAGMA writable_schema").scalar_one():
-        return  # a defensive SQLite, as Apple's is: it goes on with the old text
+        return  # a defensive SQLite, such as Apple's: the old text stays
     try:
         for table, lists in CHECKED.items():
             for states in lists:
