@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import re
 
 import pytest
 
@@ -115,3 +116,33 @@ async def test_views_get_the_page_and_missing_files_do_not(dashboard):
     packed = await client.get("/ui/ui.css", headers={"Accept-Encoding": "gzip"})
     assert "gzip" == packed.headers["content-encoding"]
     assert plain.content == packed.content
+
+
+async def test_the_page_can_be_painted_before_other_files_are_read(dashboard):
+    client = dashboard.server.client
+    page = (await client.get("/ui/")).text
+    head = page.partition("</head>")[0]
+    modules = set(re.findall(r'rel="modulepreload" href="([^"]+)"', head))
+    started = re.findall(r'<script type="module" src="([^"]+)"', head)
+    named = {path.partition("/-/")[2][33:] for path in (*modules, *started)}
+    assert {path for path in served.pages() if path.endswith(".js")} == {
+        *named,
+        "theme.js",
+    }
+    assert [] == re.findall(r'<script src|rel="stylesheet"', head)
+    assert served.pages()["ui.css"].content.decode() in head
+
+
+async def test_files_are_kept_by_browsers_until_another_release_names_others(dashboard):
+    client = dashboard.server.client
+    page = (await client.get("/ui/")).text
+    [path] = re.findall(r'src="([^"]+main.js)"', page)
+    kept = await client.get(path)
+    other = await client.get(path.replace(served.version(), 32 * "0"))
+    plain = await client.get("/ui/main.js")
+
+    assert kept.content == other.content == plain.content
+    assert "immutable" in kept.headers["cache-control"]
+    assert ["no-cache"] * 2 == [one.headers["cache-control"] for one in (other, plain)]
+    missing = await client.get(path.replace("main.js", "nothing.js"))
+    assert 404 == missing.status_code
