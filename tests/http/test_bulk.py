@@ -2,6 +2,8 @@
 
 import pytest
 
+from backburner import Context, PermanentError, capability
+
 LATER = "2100-01-01T00:00:00Z"
 
 
@@ -42,6 +44,29 @@ async def test_a_bulk_cancel_reaches_only_the_callers_own_jobs(serve):
 
     refused = await server.client.get("/v1/jobs?user=bob", headers=ann)
     assert 403 == refused.status_code
+
+
+@pytest.mark.one_store
+async def test_a_staged_retry_retries_each_job_once(serve):
+    runs = []
+
+    @capability("test.mend", queue="demo")
+    async def mend(_ctx: Context, number: int) -> None:
+        runs.append(number)
+        if runs.count(number) == 1 or number in {2, 3, 4}:
+            raise PermanentError("not mended")
+
+    server = await serve(capabilities=[mend])
+    for number in range(15):
+        await server.ended(await server.submit("test.mend", number))
+
+    retry = {"action": "retry", "where": {"state": "failed"}, "staged": True}
+    output = await done(server, {}, retry)
+
+    assert output["stopped"] is None
+    assert [(1, 0), (7, 3)] == [(s["succeeded"], s["failed"]) for s in output["stages"]]
+    assert (15, 3) == (output["changed"], output["skipped"])
+    assert 30 == len(runs), "those that failed again are not retried again"
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,8 @@ class _Run:
         self._engine = engine
         self._ctx = ctx
         self._asked = asked
+        self._tried: set[str] = set()
+        """The jobs of the stages: those that failed again are not retried again."""
         owner = ctx.job.owner
         reach: Visibility = (
             Tenant(owner.tenant)
@@ -204,7 +206,8 @@ class _Run:
 
     async def _change(self, jobs: Sequence[Job]) -> int:
         # Skip other bulk actions, so that an action does not end itself.
-        others = [job for job in jobs if job.id != self._ctx.job.id]
+        done = {self._ctx.job.id, *self._tried}
+        others = [job for job in jobs if job.id not in done]
         if self._asked.action == "retry":
             return await self._engine.retry_jobs(others)
         return await self._engine.cancel_jobs(others)
@@ -225,6 +228,7 @@ class _Run:
             stage.failed = sum(job.state is JobState.FAILED for job in found)
             stage.succeeded = sum(job.state is JobState.SUCCEEDED for job in found)
             result.stages.append(stage)
+            self._tried.update(stage.ids)
             result.changed += len(stage.ids)
             if 2 * stage.failed > len(stage.ids):
                 result.stopped = (
