@@ -49,7 +49,7 @@ ADMITTED = {
             *("list_steps", "list_job_events", "get_input", "explain_wait"),
             *("count_jobs", "get_me", "list_questions"),
             *("list_flows", "get_flow", "watch_flow", "watch_all"),
-            *("list_flow_steps", "get_flow_graph"),
+            *("list_flow_steps", "get_flow_graph", "list_model_calls"),
             *("list_batches", "get_batch", "watch_batch"),
             *("list_job_deliveries", "list_flow_deliveries", "list_batch_deliveries"),
             *("list_capabilities", "get_usage", "get_costs", "get_activity"),

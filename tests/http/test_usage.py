@@ -4,6 +4,7 @@ import asyncio
 import math
 from contextlib import aclosing
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ from backburner import Context, capability
 from backburner.domain.auth.access import ACT
 from backburner.domain.costs.budget import Budget
 from backburner.domain.events.text import Text
+from backburner.http.schemas.usage import ModelCallPage
 from backburner.testing.broker.acts import pause
 from tests.http.provider import a_provider
 
@@ -85,6 +87,41 @@ async def test_a_job_tells_what_it_used_and_what_that_cost(priced, provider):
         "price_version": "house-7",
     } == ended["usage"]
     assert ended["usage"] == listed.json()["items"][0]["usage"]
+
+
+async def test_the_calls_of_a_job_are_listed_one_by_one(priced):
+    job = await priced.submit("test.chat", {"calls": 3})
+    ended = await priced.ended(job)
+    path = f"/v1/jobs/{job['id']}/calls"
+    whole = (await priced.client.get(path)).json()
+    first = await priced.client.get(path, params={"limit": 2})
+    rest = await priced.client.get(first.links["next"]["url"])
+
+    assert ModelCallPage.model_validate(whole)
+    assert 3 == len(whole["items"])
+    assert whole["items"] == first.json()["items"] + rest.json()["items"]
+    assert None is whole["next_cursor"] is rest.json()["next_cursor"]
+    for name in ("input_tokens", "output_tokens"):
+        assert ended["usage"][name] == sum(call[name] for call in whole["items"])
+    told = [(call["model"], call["price_version"]) for call in whole["items"]]
+    assert [("fake-1", "house-7")] * 3 == told
+    cost = sum(Decimal(call["cost_usd"]) for call in whole["items"])
+    assert Decimal(ended["usage"]["cost_usd"]) == cost
+
+
+async def test_a_job_without_calls_lists_none_and_that_of_others_is_not_found(serve):
+    server = await serve(keyed=True)
+    ann, bob = [
+        server.shown(await server.key("acme", user=user)) for user in ("ann", "bob")
+    ]
+    server.client.headers.update(ann)
+    job = await server.ended(await server.submit())
+    path = f"/v1/jobs/{job['id']}/calls"
+    mine = await server.client.get(path)
+    theirs = await server.client.get(path, headers=bob)
+
+    assert {"items": [], "next_cursor": None} == mine.json()
+    assert 404 == theirs.status_code
 
 
 async def test_an_unknown_model_costs_nobody_knows_what(priced):

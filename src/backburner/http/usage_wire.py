@@ -9,7 +9,7 @@ from backburner.domain.jobs.job import Instant
 from backburner.domain.jobs.receipt import Receipt
 from backburner.engine.submit.quoting import Quote
 from backburner.http import wire
-from backburner.ports.store.usage import CostReport
+from backburner.ports.store.usage import CostReport, RecordedCall
 from backburner.shapes import usage as shapes
 
 
@@ -19,6 +19,23 @@ def usage(spent: Spent) -> shapes.Usage:
         **_sums(spent),
         "models": list(spent.models),
         "price_version": ", ".join(spent.price_versions) or None,
+    }
+
+
+def call(recorded: RecordedCall) -> shapes.ModelCall:
+    """Return a model call of a job."""
+    used = recorded.used
+    return {
+        "at": wire.time(used.at),
+        "model": used.model,
+        "provider": used.provider,
+        "generation": recorded.generation,
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "cached_tokens": used.cached_tokens,
+        "cost_usd": dollars(used.cost),
+        "price_version": used.price_version,
+        "late": recorded.is_late,
     }
 
 

@@ -31,6 +31,25 @@ class Usage(UsageSums):
     price_version: str | None
 
 
+class ModelCall(TypedDict):
+    """A model call of a job."""
+
+    at: Time
+    model: str
+    provider: str | None
+    generation: int
+    """How often the job had been retried by hand."""
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    """The part of the input that was cached."""
+    cost_usd: str | None
+    """Cost in dollars as a decimal text; `null` if unknown."""
+    price_version: str | None
+    late: bool
+    """Whether it was reported after its run had lost the job."""
+
+
 class UsageTotal(UsageSums):
     """The total usage of several jobs."""
 

@@ -43,6 +43,8 @@ async def test_what_is_dear_and_what_failed_is_shown(dashboard):
     await dashboard.shows("cost, last 7 days", ".tile")
     await dashboard.click("ui.dear", ".frame a")
     await dashboard.shows("UNUSABLE", ".notice.bad")
+    await dashboard.shows("20,000 + 500", "[aria-label='Model calls']")
+    await dashboard.check("job with a model call")
 
 
 async def test_a_user_sees_only_their_own_costs(dashboard):

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.errors import (
+    JobNotFound,
     PromptRefused,
     TooManyWaiting,
     UnknownCapability,
@@ -26,8 +27,13 @@ from backburner.http.problems import (
     documented,
 )
 from backburner.http.routes import jobs
-from backburner.http.schemas.jobs import JobRequest, Time
-from backburner.http.schemas.usage import CostView, QuoteView, UsageReport
+from backburner.http.schemas.jobs import MAX_LIMIT, JobRequest, Time
+from backburner.http.schemas.usage import (
+    CostView,
+    ModelCallPage,
+    QuoteView,
+    UsageReport,
+)
 from backburner.http.shared_answers import shareable
 from backburner.http.state import server_state_of
 from backburner.ports.store.usage import UsageFilter
@@ -57,6 +63,15 @@ class UsageQuery(CallQuery):
 
     by: Literal["tag", "capability", "model", "user", "day", "minute"] = "model"
     limit: int = Field(100, ge=1, le=MAX_GROUPS)
+
+
+class CallsQuery(BaseModel):
+    """Selects a page of a job's model calls."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cursor: str | None = Field(None, description="`next_cursor` of the previous page.")
+    limit: int = Field(50, ge=1, le=MAX_LIMIT)
 
 
 class CostQuery(CallQuery):
@@ -127,6 +142,36 @@ def _calls(engine: Engine, caller: Caller, query: CallQuery) -> UsageFilter:
         since = engine.now() - USUAL // timedelta(milliseconds=1)
     user = None if query.everyone else caller.owner.user
     return UsageFilter(caller.owner.tenant, user, since, instant(query.until))
+
+
+@router.get(
+    "/v1/jobs/{job_id}/calls",
+    operation_id="list_model_calls",
+    summary="List the model calls of a job",
+    response_model=ModelCallPage,
+    responses={
+        200: {"description": "A page of calls.", "headers": headers.LINK},
+        **documented(JobNotFound),
+    },
+)
+async def calls(
+    request: Request,
+    caller: Reader,
+    job_id: str,
+    query: Annotated[CallsQuery, Query()],
+) -> Response:
+    """
+    List the model calls of a job one by one, of all its runs, oldest first.
+
+    The newest calls of a run that is under way may be missing. Prompts and answers are
+    not part of it.
+    """
+    engine = server_state_of(request).engine
+    job = await engine.find(job_id, caller.visible)
+    found = await engine.store.calls_of(
+        job.seq, after=wire.read_cursor(query.cursor) or 0, limit=query.limit + 1
+    )
+    return wire.page(request, found, limit=query.limit, write=usage_wire.call)
 
 
 @router.post(

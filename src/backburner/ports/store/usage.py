@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from backburner.domain.costs.usage import RunUsage, Spent
+from backburner.domain.costs.usage import RunUsage, Spent, Usage
 from backburner.domain.jobs.job import Instant
 
 
@@ -43,6 +43,17 @@ class CostReport(NamedTuple):
     """Whether there may be older calls that were not read."""
 
 
+class RecordedCall(NamedTuple):
+    """A model call of a job, as it was recorded."""
+
+    seq: int
+    """Its position among all calls."""
+    generation: int
+    used: Usage
+    is_late: bool
+    """Whether it was reported after its run had lost the job."""
+
+
 class UsageStore(Protocol):
     """The model usage of jobs; kept longer than the jobs."""
 
@@ -59,6 +70,12 @@ class UsageStore(Protocol):
         self, seqs: Sequence[int], *, with_late: bool = True
     ) -> Mapping[int, Spent]:
         """Sum up the usage of jobs; jobs without usage are omitted."""
+        ...
+
+    async def calls_of(
+        self, job: int, *, after: int = 0, limit: int
+    ) -> Sequence[RecordedCall]:
+        """Return the calls of a job with `seq` above `after`, in order."""
         ...
 
     async def spent_before(self, job: int, *, generation: int, epoch: int) -> Spent:

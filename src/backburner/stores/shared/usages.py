@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from backburner.domain.costs.usage import NOTHING, RunUsage, Spent, Usage
 from backburner.domain.jobs.job import Instant
 from backburner.ports.store.jobs import Settlement
-from backburner.ports.store.usage import UsageFilter
+from backburner.ports.store.usage import RecordedCall, UsageFilter
 from backburner.stores.shared.access import Access
 from backburner.stores.shared.ledger import (
     LedgerTx,
@@ -143,6 +143,11 @@ class Usages(Access, Protocol):
         only = () if with_late else (sa.not_(c.late),)
         return await self.read(lambda r: spent(r, seqs, *only))
 
+    async def calls_of(
+        self, job: int, *, after: int = 0, limit: int
+    ) -> Sequence[RecordedCall]:
+        return await self.read(lambda r: _calls_of(r, job, after, limit))
+
     async def spent_before(self, job: int, *, generation: int, epoch: int) -> Spent:
         earlier = (c.generation == generation, c.epoch < epoch)
         by_job = await self.read(lambda r: spent(r, [job], *earlier))
@@ -177,6 +182,20 @@ def sums_of(c: sa.ColumnCollection[str, Any]) -> Sequence[sa.ColumnElement[Any]]
 
 
 _SUMS: Sequence[sa.ColumnElement[Any]] = sums_of(c)
+
+
+_USED = tuple(c[name] for name in Usage._fields)
+
+
+def _calls_of(
+    connection: sa.Connection, job: int, after: int, limit: int
+) -> list[RecordedCall]:
+    query = sa.select(c.seq, c.generation, c.late, *_USED)
+    query = query.where(c.job == job, c.seq > after).order_by(c.seq).limit(limit)
+    return [
+        RecordedCall(seq, generation, Usage(*used), bool(late))
+        for seq, generation, late, *used in connection.execute(query)
+    ]
 
 
 def spent(

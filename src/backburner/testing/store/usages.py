@@ -82,6 +82,19 @@ class UsageConformance(WithWorkers):
             2, 1_100, 220, 40, 37, 0, 0, 1, ("m-1", "m-2"), ("t-1", "t-2")
         ) == await spent(store, claim), "two calls add up to what they used and cost"
 
+    async def test_calls_are_listed_one_by_one_in_pages(self, store: Store) -> None:
+        claim, other = await self.claimed(store), await self.claimed(store)
+        await store.settle([settled(claim, Done("1"), CALL, MORE, UNPRICED)])
+        await store.settle([settled(other, Done("1"), MORE)])
+
+        first = await store.calls_of(claim.seq, limit=2)
+        rest = await store.calls_of(claim.seq, after=first[-1].seq, limit=2)
+
+        found = [*first, *rest]
+        assert [CALL, MORE, UNPRICED] == [one.used for one in found]
+        assert {(0, False)} == {(one.generation, one.is_late) for one in found}
+        assert [2, 1] == [len(first), len(rest)]
+
     async def test_a_job_that_calls_nothing_has_used_nothing(
         self, store: Store
     ) -> None:

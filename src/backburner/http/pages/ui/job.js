@@ -129,6 +129,16 @@ const Attempt = ({ attempt }) => html`<div class="attempt">
   ${attempt.trace ? html`<details><summary>Stack trace</summary><${Text} text=${attempt.trace} label="Stack trace" /></details>` : ''}
 </div>`
 
+/** The model calls of a job, one by one. */
+function Calls({ id, count }) {
+  const { data, error, reload } = useApi(`/v1/jobs/${id}/calls?limit=50`, { live: 2000, when: event => event.job_id === id })
+  if (!data) return html`<${Failure} error=${error} retry=${reload} />`
+  return html`<${Frame} label="Model calls"><table><thead><tr><th scope="col">Model</th><th scope="col" class="number">Tokens</th><th scope="col" class="number">Cost</th><th scope="col">When</th></tr></thead>
+    <tbody>${data.items.map(call => html`<tr><td><${Name} text=${call.model} most=${60} />${call.late && html` <span class="faint">late</span>`}</td>
+      <td class="number">${number(call.input_tokens)} + ${number(call.output_tokens)}</td><td class="number">${money(call.cost_usd)}</td><td class="time"><${Ago} at=${call.at} /></td></tr>`)}</tbody></table></${Frame}>
+    ${data.next_cursor && html`<p class="faint">The first ${number(data.items.length)} of ${number(count)} are shown.</p>`}`
+}
+
 function Steps({ id }) {
   const { data, error } = useApi(`/v1/jobs/${id}/steps`, { live: 2000, when: event => event.job_id === id })
   if (error) return html`<${Failure} error=${error} />`
@@ -321,5 +331,5 @@ export function Job({ id }) {
       <dt>Calls</dt><dd>${number(job.usage.calls)}</dd>
       <dt>Input</dt><dd>${number(job.usage.input_tokens)} tokens${job.usage.cached_tokens ? html`, <span class="faint">${number(job.usage.cached_tokens)} cached</span>` : ''}</dd>
       <dt>Output</dt><dd>${number(job.usage.output_tokens)} tokens</dd>
-      <dt>Models</dt><dd>${inline((job.usage.models || []).join(', '), 200)}</dd></dl>` : html`<p class="faint">It has called no model.</p>`}</div></div></div>`
+      <dt>Models</dt><dd>${inline((job.usage.models || []).join(', '), 200)}</dd></dl><${Calls} id=${job.id} count=${job.usage.calls} />` : html`<p class="faint">It has called no model.</p>`}</div></div></div>`
 }
