@@ -110,6 +110,13 @@ RETRIEVAL = (
         is_higher_better=False,
     ),
     Row(
+        "searches",
+        "… p95 if the vectors do not fit in memory, by pgvector, ms",
+        "in_database_p95_ms",
+        {},
+        is_higher_better=False,
+    ),
+    Row(
         "embedding", "chunks embedded by the offline model, chunks/s", "per_second", {}
     ),
     Row("embedding", "… CPU per chunk, µs", "cpu_us", {}, is_higher_better=False),

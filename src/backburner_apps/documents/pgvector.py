@@ -1,11 +1,14 @@
 """
 Compares vectors inside PostgreSQL, where the server has the extension `vector`.
 
+Searches use it for users whose vectors do not fit in memory (`vector_cache.py`), but
+the vectors of all users are stored: a user may outgrow the memory at any time.
+
 `documents_halfvecs` holds the vectors of `documents_vectors` in the extension's type.
 It is derived data: a scheduled job creates and fills it, and `backburner move` does not
 copy it. Once the table exists, every transaction that stores vectors stores them here
 too; the foreign key deletes them. A search uses the table once its comment says that
-it is complete. Until then, and without the extension, vectors are compared in memory.
+it is complete. Until then, and without the extension, they are compared slice by slice.
 """
 
 from collections.abc import Sequence
@@ -24,7 +27,7 @@ from backburner_apps.documents.settings import DocumentsSettings
 TABLE: Final = "documents_halfvecs"
 COMPLETE: Final = "complete"
 MAX_DIMENSION: Final = 16_000
-"""The extension stores no longer vectors. Longer ones are compared in memory."""
+"""The extension stores no longer vectors. Longer ones are compared in Python."""
 SLICE: Final = 500
 """How many vectors one transaction copies."""
 LONGEST: Final = timedelta(hours=1)
@@ -75,7 +78,7 @@ class Extension(NamedTuple):
 
     @property
     def is_used(self) -> bool:
-        """Whether searches compare vectors in the database."""
+        """Whether searches may compare vectors in the database."""
         return self.comment == COMPLETE
 
 

@@ -7,12 +7,13 @@ file is never returned, even if a cache still has its vectors.
 """
 
 import asyncio
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from backburner import Backburner, Context, Owner, View
+from backburner import Backburner, Context, Owner, View, read_settings
 from backburner.tables import owned_by
 from backburner_apps.documents import pgvector
 from backburner_apps.documents.chunk_tables import chunks, owners
@@ -26,6 +27,7 @@ from backburner_apps.documents.ranking import (
     fuse,
     snippet,
 )
+from backburner_apps.documents.settings import DocumentsSettings
 from backburner_apps.documents.tables import files
 from backburner_apps.documents.vector_cache import IndexStatus, VectorCache
 from backburner_apps.documents.words import query_words
@@ -36,7 +38,6 @@ LIMIT: Final = 10
 MAX_LIMIT: Final = 50
 DEPTH: Final = 100
 """Number of entries of each list that are merged."""
-CACHE: Final = VectorCache()
 c = chunks.c
 
 Mode = Literal["hybrid", "keyword"]
@@ -185,8 +186,13 @@ async def _by_meaning(
     """Return similar chunks; `None` if there is nothing to compare with."""
     if question is None:
         return None
-    standing, most = index.status, DEPTH
-    in_database = index.has_pgvector and pgvector.fits(question.vector)
+    standing, most, cache = index.status, DEPTH, _cache()
+    # Memory is faster, as the database reads all vectors for each search.
+    in_database = (
+        index.has_pgvector
+        and pgvector.fits(question.vector)
+        and not cache.has_room(standing, len(question.vector))
+    )
     has_only = bool(filters.given) and not in_database
     only = await place.read(_hashes, standing.owner, filters) if has_only else None
     while True:
@@ -194,12 +200,18 @@ async def _by_meaning(
             where = standing.owner, *question, most, filters
             near = await place.read(pgvector.nearest, *where)
         else:
-            near = await CACHE.nearest(place.read, standing, question, most, only)
+            near = await cache.nearest(place.read, standing, question, most, only)
         found = await place.read(_chunks_of, standing.owner, near, filters)
         # If many of them belong to deleted chunks, look for more.
         if len(found) >= limit or len(near) < most:
             return found[:DEPTH] if near else None
         most *= 4
+
+
+@functools.cache
+def _cache() -> VectorCache:
+    """Return the cache of this process."""
+    return VectorCache(read_settings(DocumentsSettings).vector_memory)
 
 
 def _hashes(view: View, owner: Owner, filters: Filters) -> set[str]:

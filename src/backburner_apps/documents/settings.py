@@ -100,10 +100,18 @@ class DocumentsSettings(BaseSettings):
     chunk_overlap: int = Field(32, ge=0, le=4_096)
     """Number of tokens that a chunk repeats from the previous one. Default: 32."""
 
+    vector_memory: int = Field(256 * 1024**2, ge=0)
+    """
+    Maximum memory of each process for the vectors of users who search, in bytes. If the
+    vectors of a user do not fit, they are compared in PostgreSQL by pgvector, or slice
+    by slice if it is not available. 0 keeps no vectors in memory. Default: 268435456
+    (256 MiB).
+    """
     pgvector: Literal["auto", "off"] = "auto"
     """
-    Where vectors are compared on PostgreSQL. `auto` means in the database if it has the
-    extension `vector`; `off` means in the memory of each process. Default: auto.
+    Whether PostgreSQL compares vectors that do not fit in
+    `BACKBURNER_DOCUMENTS_VECTOR_MEMORY`. `auto` means if it has the extension `vector`;
+    `off` means never. Default: auto.
     """
     models: str = ""
     """Folder of the offline models. Default: `~/.cache/backburner/models`."""

@@ -23,8 +23,6 @@ from backburner.tables import owned_by
 from backburner_apps.documents.chunk_tables import FLOATS, vectors
 from backburner_apps.documents.embed_work import Question
 
-MOST_BYTES: Final = 256 * 1024**2
-"""Maximum size of the cache of one process, in bytes."""
 ROWS: Final = 1_000
 """Number of vectors that one query reads."""
 HASH_BYTES: Final = 250
@@ -107,10 +105,15 @@ class Entry:
         return gone < 0 or gone > max(STALE, self.count // 10)
 
 
+def bytes_of(dimension: int) -> int:
+    """Return the memory that one vector takes in the cache."""
+    return dimension * np.dtype(np.float32).itemsize + HASH_BYTES
+
+
 class VectorCache:
     """Finds similar vectors, and caches those of the users who searched last."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()
 
@@ -118,6 +121,10 @@ class VectorCache:
     def size(self) -> int:
         """Size of all cached vectors, in bytes."""
         return sum(entry.size for entry in self._entries.values())
+
+    def has_room(self, standing: IndexStatus, dimension: int) -> bool:
+        """Return whether the vectors of a user fit in the cache."""
+        return standing.chunks * bytes_of(dimension) <= self._most_bytes
 
     async def nearest(
         self,
@@ -131,11 +138,11 @@ class VectorCache:
         wanted = np.asarray(question.vector, dtype=np.float32)
         wanted /= np.linalg.norm(wanted) or 1.0
         source = Source(read, standing, question.model, wanted.size)
-        if standing.chunks * (wanted.nbytes + HASH_BYTES) > self._most_bytes:
-            found = await _scan(source, wanted, most, only)
-        else:
+        if self.has_room(standing, wanted.size):
             blocks = await self._blocks(source)
             found = await asyncio.to_thread(_best, blocks, wanted, most, only)
+        else:
+            found = await _scan(source, wanted, most, only)
         return {content_hash: score for score, content_hash in found}
 
     async def _blocks(self, source: "Source") -> Sequence[Block]:

@@ -11,7 +11,7 @@ from backburner_apps.documents import search
 from backburner_apps.documents.examination import examine
 from backburner_apps.documents.full_text import Filters
 from backburner_apps.documents.pgvector import index_vectors, nearest
-from backburner_apps.documents.vector_cache import VectorCache
+from backburner_apps.documents.vector_cache import VectorCache, bytes_of
 from tests import warm
 from tests.apps.documents.retrieval.conftest import ADA, BOB, opened
 from tests.conftest import found
@@ -25,6 +25,7 @@ TEXTS = [
 ]
 QUESTIONS = ("whale in the sea", "which bird hunts in the forest", "bridge river")
 PLAIN = "plain"
+VECTOR = bytes_of(256)
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +50,12 @@ async def pgvector_url(server):
 @pytest.fixture
 def cache(monkeypatch):
     """A cache of this test, which says what was compared in memory."""
-    monkeypatch.setattr(search, "CACHE", made := VectorCache())
-    return made
+    return use(monkeypatch, VectorCache(10**9))
+
+
+def use(monkeypatch, cache):
+    monkeypatch.setattr(search, "_cache", lambda: cache)
+    return cache
 
 
 async def indexed(library):
@@ -73,23 +78,35 @@ async def everything(library):
     ]
 
 
-async def test_the_database_finds_what_the_scan_in_memory_finds(pgvector_url, cache):
+def assert_same(some, others):
+    """Compare what was found; scores differ, as vectors are rounded differently."""
+    for here, there in zip(some, others, strict=True):
+        assert [each[:2] for each in here] == [each[:2] for each in there]
+        scores = [each[2] for each in here]
+        assert scores == pytest.approx([each[2] for each in there], abs=1e-3)
+
+
+async def test_the_database_finds_what_the_scan_in_memory_finds(
+    pgvector_url, cache, monkeypatch
+):
     async with opened(pgvector_url, **MOCK) as library:
         await library.add(ADA, "f1", *TEXTS[::2])
         await library.add(ADA, "f2", *TEXTS[1::2], batch="b2")
         await library.add(BOB, "f3", *TEXTS[:9])
         in_memory = await everything(library)
         assert cache.size
+        use(monkeypatch, VectorCache(0))
+        assert_same(in_memory, await everything(library))  # slice by slice
+        use(monkeypatch, cache)
 
         assert len(TEXTS) + 9 == await indexed(library)
         assert "in the database (pgvector" in (await reported(library)).message
-        cache._entries.clear()
-        in_database = await everything(library)
-        assert 0 == cache.size, "nothing was compared in memory"
-        for here, there in zip(in_memory, in_database, strict=True):
-            assert [each[:2] for each in here] == [each[:2] for each in there]
-            scores = [each[2] for each in here]
-            assert scores == pytest.approx([each[2] for each in there], abs=1e-3)
+        with monkeypatch.context() as patched:
+            patched.setattr(search.pgvector, "nearest", None)
+            assert_same(in_memory, await everything(library))  # memory is preferred
+        none = use(monkeypatch, VectorCache(0))
+        monkeypatch.setattr(none, "nearest", None)
+        assert_same(in_memory, await everything(library))  # in the database
 
         await library.add(BOB, "f4", "A lighthouse on the coast.")
         assert "f4" == (await library.found(BOB, "lighthouse"))[0]
@@ -98,24 +115,26 @@ async def test_the_database_finds_what_the_scan_in_memory_finds(pgvector_url, ca
         assert 0 == await indexed(library)
         near = await library.bb.read(_near, BOB)
         assert 10 == len(near)
-        assert 0 == cache.size
 
 
 def _near(view, owner):
     return nearest(view, owner, "mock/mock", [1.0] * 256, 50, Filters())
 
 
-async def test_without_the_right_to_install_it_vectors_are_compared_in_memory(
-    pgvector_url, cache
+async def test_without_the_right_to_install_it_vectors_are_compared_slice_by_slice(
+    pgvector_url, monkeypatch
 ):
     plain = pgvector_url.replace("postgres@", f"{PLAIN}@")
     async with opened(plain, **MOCK) as library:
         await library.add(ADA, "f1", *TEXTS[:3])
         assert 0 == await indexed(library)
+        assert ("pass", "") == (await reported(library))[::3], "all fit in memory"
+        monkeypatch.setenv("BACKBURNER_DOCUMENTS_VECTOR_MEMORY", str(3 * VECTOR - 1))
+        use(monkeypatch, VectorCache(3 * VECTOR - 1))
         finding = await reported(library)
         assert ("warn", True) == (finding.status, "CREATE EXTENSION" in finding.fix)
+        assert f"take {3 * VECTOR:,} bytes" in finding.message
         assert "hybrid" == (await library.search(ADA, "whale")).mode
-        assert cache.size
         told = warm.run(
             [sys.executable, "-m", "backburner", "doctor", "--json", "--store", plain],
             capture_output=True,
@@ -131,12 +150,13 @@ async def test_without_the_right_to_install_it_vectors_are_compared_in_memory(
         assert "pass" == (await reported(library)).status
 
 
-async def test_it_can_be_switched_off(pgvector_url, cache, monkeypatch):
+async def test_it_can_be_switched_off(pgvector_url, monkeypatch):
     async with opened(pgvector_url, **MOCK) as library:
         await library.add(ADA, "f1", *TEXTS[:3])
         assert 3 == await indexed(library)
     monkeypatch.setenv("BACKBURNER_DOCUMENTS_PGVECTOR", "off")
     async with opened(pgvector_url, **MOCK) as library:
         assert 0 == await indexed(library)
+        use(monkeypatch, VectorCache(0))
         assert "f1" == (await library.found(ADA, "whale"))[0]
-        assert cache.size
+        assert "_PGVECTOR is off" in (await reported(library)).message

@@ -20,8 +20,12 @@ MOCK = {"ai": ("mock",), "ai_embedding": ("mock",), "works": True}
 @pytest.fixture(autouse=True)
 def cache(monkeypatch):
     """A cache of this test."""
-    monkeypatch.setattr(search, "CACHE", made := VectorCache())
-    return made
+    return _use(monkeypatch, VectorCache(10**9))
+
+
+def _use(monkeypatch, cache):
+    monkeypatch.setattr(search, "_cache", lambda: cache)
+    return cache
 
 
 async def test_each_text_is_embedded_once_for_its_owner(start):
@@ -131,7 +135,7 @@ async def _nothing(_source, _version):
 async def _near(library, text):
     index = await library.bb.read(search._index, ADA)
     question = await library.bb.run(search.embed_question, text, owner=ADA)
-    return await search.CACHE.nearest(library.bb.read, index.status, question, 10)
+    return await search._cache().nearest(library.bb.read, index.status, question, 10)
 
 
 def _hash(text):
@@ -162,7 +166,7 @@ async def test_many_deleted_vectors_hide_nothing(start, monkeypatch):
 async def test_the_cache_is_bounded_and_larger_libraries_are_still_searched(
     start, monkeypatch, most
 ):
-    monkeypatch.setattr(search, "CACHE", cache := VectorCache(most))
+    cache = _use(monkeypatch, VectorCache(most))
     monkeypatch.setattr(vector_cache, "ROWS", 2)
     library = await start(**MOCK)
     owners = [ADA, BOB, ELSEWHERE]
@@ -193,7 +197,7 @@ async def test_a_search_that_is_cancelled_loses_no_vector(start, monkeypatch):
         await library.search(ADA, "bridge")
     monkeypatch.setattr(library.bb, "read", read)
     assert BRIDGE == (await library.search(ADA, "bridge")).results[0].text
-    assert 8 == next(iter(search.CACHE._entries.values())).count
+    assert 8 == next(iter(search._cache()._entries.values())).count
 
 
 @pytest.mark.usefixtures("model")
