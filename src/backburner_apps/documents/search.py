@@ -134,20 +134,23 @@ async def rank(
         words.cancel()
     spread = SPREADS.get(question.model.split("/")[0]) if question else None
     scores = fuse(lexical, similar, weights, spread)
-    best = dict([*scores.items()][: limit * 2])
-    return Ranked(best, "keyword" if similar is None else "hybrid")
+    return Ranked(scores, "keyword" if similar is None else "hybrid")
 
 
 async def results(
     place: Place, owner: Owner, text: str, ranked: Ranked, limit: int
 ) -> SearchResults:
-    """Read the ranked chunks that still exist."""
+    """Read the best of the ranked chunks, without deleted and repeated ones."""
     wanted, scores = query_words(text[:MAX_QUERY]), ranked.scores
-    found = await place.read(_rows, owner, [*scores]) if scores else ()
-    rows = {row.seq: row for row in found}
-    ordered = [rows[seq] for seq in scores if seq in rows]
-    best = [_result(row, scores[row.seq], wanted) for row in _different(ordered)]
-    return SearchResults(best[:limit], ranked.mode)
+    seqs, best = [*scores], list[Any]()
+    for start in range(0, len(seqs), limit * 2):
+        some = seqs[start : start + limit * 2]
+        rows = {row.seq: row for row in await place.read(_rows, owner, some)}
+        best = _different([*best, *(rows[seq] for seq in some if seq in rows)])
+        if len(best) >= limit:
+            break
+    found = [_result(row, scores[row.seq], wanted) for row in best[:limit]]
+    return SearchResults(found, ranked.mode)
 
 
 async def _question(place: Place, owner: Owner, text: str) -> Question | None:

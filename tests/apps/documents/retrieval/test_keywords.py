@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from backburner_apps.documents import full_text
 from backburner_apps.documents.chunk_store import erase, rebuild
 from backburner_apps.documents.chunk_tables import chunks
+from backburner_apps.documents.tables import files
 from tests.apps.documents.retrieval.conftest import ADA, BOB, ELSEWHERE, opened
 
 WHALES = "Blue whales feed on krill in the Antarctic summer."
@@ -197,3 +198,27 @@ async def test_no_number_is_the_beginning_of_another():
         for other in prefixes
         if one != other
     )
+
+
+async def test_equal_pages_of_a_file_hide_no_other_file(start):
+    library = await start()
+    await library.file(ADA, "forms")
+    await library.write(ADA, "forms", *["This harvest form is blank."] * 60)
+    await library.file(ADA, "report")
+    await library.write(ADA, "report", "A report about a harvest, a blank and a farm.")
+
+    assert ["forms", "report"] == await library.found(
+        ADA, "blank harvest form", limit=2
+    )
+
+
+async def test_chunks_of_a_deleted_file_hide_no_other_file(start):
+    library = await start()
+    await library.file(ADA, "gone")
+    await library.write(ADA, "gone", *[f"Harvest number {n}." for n in range(60)])
+    await library.file(ADA, "report")
+    await library.write(ADA, "report", "A long report about each harvest of a farm.")
+    gone = files.delete().where(files.c.id == "gone")
+    await library.bb.transact(lambda tx: tx.connection.execute(gone))
+
+    assert ["report"] == await library.found(ADA, "harvest")
