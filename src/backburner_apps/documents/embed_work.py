@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import sqlalchemy as sa
 
 from backburner import Context, Owner, Transaction, View, WorkError, capability
@@ -32,7 +33,7 @@ c, v = chunks.c, vectors.c
 
 
 class Question(NamedTuple):
-    """The vector of a question, and the model that computed it."""
+    """The vector of a question, of length 1, and the model that computed it."""
 
     model: str
     vector: list[float]
@@ -50,9 +51,15 @@ def is_embedded(model: str, text: str) -> bool:
 
 
 def packed(vector: Sequence[float]) -> bytes:
-    """Return a vector, normalised to length 1, in its stored form."""
+    """Return a vector in its stored form."""
+    return bytes(_normalised(vector).astype(FLOATS).tobytes())
+
+
+def _normalised(vector: Sequence[float]) -> npt.NDArray[np.float32]:
+    """Return a vector of length 1; numbers that are not finite become 0."""
     floats = np.asarray(vector, dtype=np.float32)
-    return bytes((floats / (np.linalg.norm(floats) or 1.0)).astype(FLOATS).tobytes())
+    floats = np.where(np.isfinite(floats), floats, np.float32(0))
+    return floats / (np.linalg.norm(floats) or np.float32(1))
 
 
 @capability("documents.embed-question", queue=QUEUE, timeout=timedelta(seconds=30))
@@ -71,7 +78,7 @@ async def question_of(ctx: Context, text: str) -> Question | None:
     except WorkError:
         # Search by keywords instead of failing.
         return None
-    return Question(model, [float(number) for number in found.vectors[0]])
+    return Question(model, _normalised(found.vectors[0]).tolist())
 
 
 async def embed_missing(ctx: Context, owner: Owner, file_id: str) -> int:

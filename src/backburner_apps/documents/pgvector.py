@@ -118,12 +118,11 @@ def nearest(
     filters: Filters,
 ) -> dict[str, float]:
     """Return the hashes of the most similar texts, with their similarities."""
-    wanted = np.asarray(vector, dtype=np.float32)
     values = {
         "tenant": owner.tenant,
         "user": owner.user,
         "model": model,
-        "vector": [*map(float, wanted / (np.linalg.norm(wanted) or 1.0))],
+        "vector": list(vector),
         "size": len(vector),
         "most": most,
         **filters.given,

@@ -136,7 +136,6 @@ class VectorCache:
     ) -> dict[str, float]:
         """Return the hashes of the most similar texts, with their similarities."""
         wanted = np.asarray(question.vector, dtype=np.float32)
-        wanted /= np.linalg.norm(wanted) or 1.0
         source = Source(read, standing, question.model, wanted.size)
         if self.has_room(standing, wanted.size):
             blocks = await self._blocks(source)

@@ -2,9 +2,12 @@
 
 import asyncio
 import hashlib
+import math
+from dataclasses import replace
 
 import pytest
 
+from backburner.ai.mock import Mock
 from backburner_apps.documents import search, vector_cache
 from backburner_apps.documents.chunk_store import erase
 from backburner_apps.documents.chunk_tables import chunks, vectors
@@ -228,3 +231,24 @@ async def test_a_deleted_file_gets_no_chunk_of_a_job_that_goes_on(start):
     await library.delete(ADA, "f1")
     await library.write(ADA, "f1", WHALES)
     assert [] == await library.rows(chunks)
+
+
+@pytest.mark.one_store
+async def test_a_vector_that_is_no_number_spoils_no_other(start, monkeypatch):
+    library = await start(**MOCK)
+    embed = Mock.embed
+
+    async def broken(self, texts, model):
+        reply = await embed(self, texts, model)
+        wrong = [
+            [float("nan")] * 256 if BRIDGE in texts else each for each in reply.content
+        ]
+        return replace(reply, content=wrong)
+
+    monkeypatch.setattr(Mock, "embed", broken)
+    for file_id, text in (("a", WHALES), ("b", BRIDGE), ("c", BREAD)):
+        await library.add(ADA, file_id, text)
+    for text in ("whales", BRIDGE):
+        results = (await library.search(ADA, text)).results
+        assert all(math.isfinite(each.score) for each in results)
+        assert 3 == len(results)
