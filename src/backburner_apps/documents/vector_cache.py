@@ -27,6 +27,8 @@ ROWS: Final = 1_000
 """Number of vectors that one query reads."""
 HASH_BYTES: Final = 250
 """Estimated memory for the hash of a text, with its entries in two collections."""
+ENTRY_BYTES: Final = 1_000
+"""Estimated memory for a user in the cache, besides the vectors."""
 BLOCKS: Final = 16
 """Number of parts of a user's vectors above which they are merged."""
 LAST: Final = "~"
@@ -66,6 +68,13 @@ class Block:
         """Its size in bytes."""
         return int(self.matrix.nbytes) + HASH_BYTES * len(self.hashes)
 
+    def without(self, others: Collection[str]) -> "Block":
+        """Return the vectors of texts that are not in `others`."""
+        kept = [at for at, each in enumerate(self.hashes) if each not in others]
+        if len(kept) == len(self.hashes):
+            return self
+        return Block([self.hashes[at] for at in kept], self.matrix[kept])
+
     def best(
         self, question: Matrix, most: int, only: Collection[str] | None
     ) -> list[tuple[float, str]]:
@@ -92,7 +101,7 @@ class Entry:
     @property
     def size(self) -> int:
         """Its size in bytes."""
-        return sum(block.size for block in self.blocks)
+        return ENTRY_BYTES + sum(block.size for block in self.blocks)
 
     @property
     def count(self) -> int:
@@ -115,7 +124,7 @@ class VectorCache:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str, int], Entry] = OrderedDict()
 
     @property
     def size(self) -> int:
@@ -146,34 +155,34 @@ class VectorCache:
 
     async def _blocks(self, source: "Source") -> Sequence[Block]:
         """Return all vectors of a user and model, after reading new ones."""
-        entry = self._entry(source.standing, source.model)
+        entry = self._entry(source.standing, source.model, source.size)
         async with entry.lock:
             if entry.version < source.standing.version:
-                version, new = source.standing.version, [*entry.blocks]
+                version, new = source.standing.version, list[Block]()
                 async for last, block in source.newer(entry.version):
                     version = max(version, last)
                     new.append(block)
                 # Set at the end, so that an interrupted search misses no vector later.
-                entry.blocks = await asyncio.to_thread(_joined, new)
+                entry.blocks = await asyncio.to_thread(_joined, entry.blocks, new)
                 entry.version = version
                 self._shrink(entry)
             return entry.blocks
 
-    def _entry(self, standing: IndexStatus, model: str) -> Entry:
-        key = standing.token, model
+    def _entry(self, standing: IndexStatus, model: str, size: int) -> Entry:
+        key = standing.token, model, size
         entry = self._entries.get(key)
         if entry is None or entry.is_stale(standing):
             entry = self._entries[key] = Entry(standing.removed)
         self._entries.move_to_end(key)
         return entry
 
-    def _shrink(self, kept: Entry) -> None:
+    def _shrink(self, newest: Entry) -> None:
         """Evict the users who have not searched for the longest time."""
-        for key in [*self._entries]:
-            if self.size <= self._most_bytes:
+        size = self.size
+        for key in sorted(self._entries, key=lambda key: self._entries[key] is newest):
+            if size <= self._most_bytes:
                 return
-            if self._entries[key] is not kept:
-                del self._entries[key]
+            size -= self._entries.pop(key).size
 
 
 class Source(NamedTuple):
@@ -227,8 +236,10 @@ def _block(rows: Sequence[tuple[int, str, bytes]], size: int) -> Block:
     return Block([row[1] for row in rows], matrix)
 
 
-def _joined(blocks: list[Block]) -> list[Block]:
-    """Merge the blocks if there are many."""
+def _joined(old: Sequence[Block], new: Sequence[Block]) -> list[Block]:
+    """Return the blocks with each text once; merge them if there are many."""
+    added = {each for block in new for each in block.hashes}
+    blocks = [*(block.without(added) for block in old), *new]
     if len(blocks) <= BLOCKS:
         return blocks
     hashes = [each for block in blocks for each in block.hashes]

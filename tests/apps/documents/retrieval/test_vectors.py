@@ -5,13 +5,20 @@ import hashlib
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from backburner.ai.mock import Mock
 from backburner_apps.documents import search, vector_cache
 from backburner_apps.documents.chunk_store import erase
 from backburner_apps.documents.chunk_tables import chunks, vectors
-from backburner_apps.documents.vector_cache import VectorCache
+from backburner_apps.documents.embed_work import Question
+from backburner_apps.documents.vector_cache import (
+    Block,
+    Entry,
+    IndexStatus,
+    VectorCache,
+)
 from tests.apps.documents.retrieval.conftest import ADA, BOB, ELSEWHERE, opened
 
 WHALES = "Blue whales feed on krill in the Antarctic summer."
@@ -135,10 +142,11 @@ async def _nothing(_source, _version):
         yield never
 
 
-async def _near(library, text):
+async def _near(library, text, most=10):
     index = await library.bb.read(search._index, ADA)
     question = await library.bb.run(search.embed_question, text, owner=ADA)
-    return await search._cache().nearest(library.bb.read, index.status, question, 10)
+    cache = search._cache()
+    return await cache.nearest(library.bb.read, index.status, question, most)
 
 
 def _hash(text):
@@ -234,6 +242,34 @@ async def test_a_deleted_file_gets_no_chunk_of_a_job_that_goes_on(start):
 
 
 @pytest.mark.one_store
+async def test_a_text_deleted_and_added_again_is_compared_once(start, monkeypatch):
+    library = await start(**MOCK)
+    monkeypatch.setattr(search, "DEPTH", 4)
+    others = [f"{WHALES} Number {n}." for n in range(3)]
+    await library.add(ADA, "others", *others)
+    for n in range(5):
+        await library.add(ADA, f"f{n}", WHALES)
+        assert f"f{n}" == (await library.found(ADA, "whales"))[0]
+        await library.delete(ADA, f"f{n}")
+    await library.add(ADA, "last", WHALES)
+
+    assert 4 == len(await _near(library, WHALES, most=4))
+
+
+@pytest.mark.one_store
+async def test_a_model_that_changes_its_dimension_keeps_its_vectors_apart(start):
+    library = await start(**MOCK)
+    await library.add(ADA, "f1", WHALES)
+    assert {_hash(WHALES)} == {*await _near(library, "whales")}
+    index = await library.bb.read(search._index, ADA)
+    shorter = Question("mock/mock", [1.0] * 64)
+
+    found = await search._cache().nearest(library.bb.read, index.status, shorter, 10)
+
+    assert {} == found
+
+
+@pytest.mark.one_store
 async def test_a_vector_that_is_no_number_spoils_no_other(start, monkeypatch):
     library = await start(**MOCK)
     embed = Mock.embed
@@ -252,3 +288,38 @@ async def test_a_vector_that_is_no_number_spoils_no_other(start, monkeypatch):
         results = (await library.search(ADA, text)).results
         assert all(math.isfinite(each.score) for each in results)
         assert 3 == len(results)
+
+
+def test_a_full_cache_evicts_in_one_pass_and_holds_at_most_its_bound(monkeypatch):
+    sizes, size = [], Entry.size.fget
+    counted = property(lambda entry: sizes.append(entry) or size(entry))
+    monkeypatch.setattr(Entry, "size", counted)
+    cache, matrix = VectorCache(200_000), np.zeros((10, 64), np.float32)
+    for user in range(40):
+        entry = cache._entry(IndexStatus(ADA, f"t{user}", 10, 1, 0), "m", 64)
+        entry.blocks = [Block([f"{user}-{n}" for n in range(10)], matrix)]
+    sizes.clear()
+
+    large = cache._entry(IndexStatus(ADA, "large", 40, 1, 0), "m", 64)
+    large.blocks = [Block([f"l-{n}" for n in range(380)], np.zeros((380, 64), "f4"))]
+    cache._shrink(large)
+
+    assert len(sizes) < 200, "the time does not grow with the square of the users"
+    assert 0 < cache.size <= 200_000
+    large.blocks *= 2
+    cache._shrink(large)
+    assert 0 == cache.size, "one that has grown is read again"
+
+
+@pytest.mark.one_store
+async def test_users_without_vectors_take_room_in_the_cache_too(start):
+    library = await start(**MOCK)
+    await library.add(ADA, "f1", WHALES)
+    index = await library.bb.read(search._index, ADA)
+    cache = VectorCache(20_000)
+    for n in range(100):
+        status = index.status._replace(token=f"t{n}")
+        question = Question("other/model", [1.0] * 4)
+        await cache.nearest(library.bb.read, status, question, 10)
+
+    assert len(cache._entries) <= 20
