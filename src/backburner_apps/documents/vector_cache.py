@@ -39,6 +39,8 @@ v = vectors.c
 
 Read = Callable[..., Awaitable[Any]]
 Matrix = npt.NDArray[np.float32]
+Row = tuple[int, str, bytes]
+"""The version, hash and content of a stored vector."""
 
 
 class IndexStatus(NamedTuple):
@@ -204,25 +206,36 @@ class Source(NamedTuple):
             after = rows[-1][:2]
             yield after[0], await asyncio.to_thread(_block, rows, self.size)
 
+    async def every(self) -> AsyncIterator[Block]:
+        """Yield all vectors."""
+        async for _, block in self.newer(-1):
+            yield block
+
+    async def chosen(self, hashes: Collection[str]) -> AsyncIterator[Block]:
+        """Yield the vectors of some texts."""
+        wanted, where = sorted(hashes), (self.standing.owner, self.model, self.size)
+        for start in range(0, len(wanted), ROWS):
+            rows = await self.read(_of, *where, wanted[start : start + ROWS])
+            yield await asyncio.to_thread(_block, rows, self.size)
+
 
 async def _scan(
     source: Source, question: Matrix, most: int, only: Collection[str] | None
 ) -> list[tuple[float, str]]:
     """Find the most similar vectors of a user who has too many for the cache."""
     found: list[tuple[float, str]] = []
-    async for _, block in source.newer(-1):
-        part = await asyncio.to_thread(_best, [block], question, most, only)
+    async for block in source.every() if only is None else source.chosen(only):
+        part = await asyncio.to_thread(_best, [block], question, most, None)
         found = sorted([*found, *part], key=_order)[:most]
     return found
 
 
 def _newer(
     view: View, owner: Owner, model: str, size: int, after: tuple[int, str]
-) -> list[tuple[int, str, bytes]]:
+) -> list[Row]:
     place = sa.tuple_(v.version, v.content_hash)
     query = (
-        sa.select(v.version, v.content_hash, v.vector)
-        .where(owned_by(vectors, owner), v.model == model, v.dimension == size)
+        _select(owner, model, size)
         .where(place > sa.tuple_(*after))
         .order_by(v.version, v.content_hash)
         .limit(ROWS)
@@ -230,7 +243,19 @@ def _newer(
     return [tuple(row) for row in view.connection.execute(query)]
 
 
-def _block(rows: Sequence[tuple[int, str, bytes]], size: int) -> Block:
+def _of(
+    view: View, owner: Owner, model: str, size: int, hashes: Sequence[str]
+) -> list[Row]:
+    query = _select(owner, model, size).where(v.content_hash.in_(hashes))
+    return [tuple(row) for row in view.connection.execute(query)]
+
+
+def _select(owner: Owner, model: str, size: int) -> sa.Select[Row]:
+    mine = owned_by(vectors, owner), v.model == model, v.dimension == size
+    return sa.select(v.version, v.content_hash, v.vector).where(*mine)
+
+
+def _block(rows: Sequence[Row], size: int) -> Block:
     data = np.frombuffer(b"".join(row[2] for row in rows), dtype=FLOATS)
     matrix = data.reshape(-1, size).astype(np.float32)
     return Block([row[1] for row in rows], matrix)

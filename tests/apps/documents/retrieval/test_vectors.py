@@ -323,3 +323,23 @@ async def test_users_without_vectors_take_room_in_the_cache_too(start):
         await cache.nearest(library.bb.read, status, question, 10)
 
     assert len(cache._entries) <= 20
+
+
+@pytest.mark.one_store
+async def test_a_search_in_one_file_of_a_large_library_reads_only_its_vectors(
+    start, monkeypatch
+):
+    _use(monkeypatch, VectorCache(0))
+    monkeypatch.setattr(vector_cache, "ROWS", 2)
+    library = await start(**MOCK)
+    await library.add(ADA, "large", *(f"{WHALES} Number {n}." for n in range(20)))
+    await library.add(ADA, "small", BRIDGE, BREAD, WHALES)
+    blocks, block = [], vector_cache._block
+    monkeypatch.setattr(
+        vector_cache, "_block", lambda *args: blocks.append(block(*args)) or blocks[-1]
+    )
+
+    found = await library.search(ADA, "whales", file_id="small")
+
+    assert ("hybrid", WHALES) == (found.mode, found.results[0].text)
+    assert [2, 1] == [len(each.hashes) for each in blocks]
