@@ -25,7 +25,7 @@ async def test_capabilities_tell_what_they_take_and_give(server):
     } == set(found)
     assert "seconds" in found["demo.sleep"].input_schema["properties"]
     assert "slept" in found["demo.sleep"].output_schema["properties"]
-    assert "Give any object back." == found["demo.echo"].description
+    assert "Return the input." == found["demo.echo"].description
 
 
 async def test_queues_tell_how_full_they_are(serve):

@@ -142,7 +142,7 @@ def test_without_a_terminal_there_are_no_bars_and_json_is_one_line(call):
         (2, ("upload", "."), "is not a file"),
         (2, ("search", "x" * 1001), "at most 1000"),
         (2, ("ask", "x" * 2001), "question"),
-        (3, ("ask", "x", "--batch", "uploads_none"), "no such batch"),
+        (3, ("ask", "x", "--batch", "uploads_none"), "the batch does not exist"),
     ],
 )
 def test_a_refusal_has_its_exit_code(call, code, words, told):
