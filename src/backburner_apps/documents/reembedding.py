@@ -6,7 +6,7 @@ vectors of the configured model; chunks without one are found by keywords.
 """
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from pydantic import BaseModel
@@ -47,9 +47,9 @@ async def reembed(ctx: Context, scope: Scope) -> list[str]:
 
 
 @capability("documents.reembedded", queue=QUEUE, timeout=LONGEST)
-async def drop_others(ctx: Context, _end: Any) -> int:
-    """Delete old vectors of texts that the configured model has embedded."""
-    model, count = model_of(ctx), 0
+async def drop_others(ctx: Context, model: str | None) -> int:
+    """Delete vectors of other models than this one, of texts that it has embedded."""
+    count = 0
     if model is None:
         return 0
     while found := await ctx.transact(_drop, ctx.job.owner, model):
@@ -60,7 +60,8 @@ async def drop_others(ctx: Context, _end: Any) -> int:
 async def _open(ctx: Context, owner: Owner) -> str:
     """Open a batch with a job for each file of a user; safe to repeat."""
     after, key = "", f"{ctx.job.id}:{owner.user}"
-    end = {"capability": drop_others, "input": None}
+    # The model of this worker: another one may not have the new settings yet.
+    end = {"capability": drop_others, "input": model_of(ctx)}
 
     def begin(tx: Transaction) -> str:
         opened = tx.open_batch(
