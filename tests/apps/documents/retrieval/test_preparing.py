@@ -158,3 +158,13 @@ async def test_the_model_embeds_without_blocking_the_event_loop(model):
     for call in (provider.chat(None), provider.transcribe(None, "m")):
         with pytest.raises(Fault):
             await call
+
+
+async def test_the_vector_of_a_text_does_not_depend_on_the_texts_beside_it(model):
+    provider = MiniLM(model, "minilm")
+    texts = ["Whales eat krill.", "The flood took the bridge. " * 30, "Bread rises."]
+
+    together = (await provider.embed(texts, "")).content
+    alone = [(await provider.embed([text], "")).content[0] for text in texts]
+
+    assert alone == together
