@@ -253,9 +253,10 @@ def _rows(view: View, owner: Owner, seqs: Sequence[int]) -> Sequence[Any]:
 
 def _different(rows: Iterable[Any]) -> list[Any]:
     """Keep only the first of equal chunks of a file."""
-    return [
-        *{(row.file_id, row.content_hash): row for row in reversed([*rows])}.values()
-    ][::-1]
+    first = dict[tuple[str, str], Any]()
+    for row in rows:
+        first.setdefault((row.file_id, row.content_hash), row)
+    return [*first.values()]
 
 
 def _result(row: Any, score: float, wanted: Sequence[str]) -> Result:

@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from backburner_apps.documents import full_text
+from backburner_apps.documents import full_text, search
 from backburner_apps.documents.chunk_store import erase, rebuild
 from backburner_apps.documents.chunk_tables import chunks
 from backburner_apps.documents.tables import files
@@ -222,3 +222,17 @@ async def test_chunks_of_a_deleted_file_hide_no_other_file(start):
     await library.bb.transact(lambda tx: tx.connection.execute(gone))
 
     assert ["report"] == await library.found(ADA, "harvest")
+
+
+async def test_the_best_of_equal_chunks_keeps_its_place(start):
+    library = await start()
+    for file_id, texts in (("twice", (WHALES, WHALES)), ("other", (BRIDGE,))):
+        await library.file(ADA, file_id)
+        await library.write(ADA, file_id, *texts)
+    first, second, other = (row["seq"] for row in await library.rows(chunks))
+    ranked = search.Ranked({first: 0.9, other: 0.8, second: 0.7}, "keyword")
+
+    found = await search.results(library.bb, ADA, "whales", ranked, 10)
+
+    assert ["twice", "other"] == [each.file_id for each in found.results]
+    assert 1 == found.results[0].page
