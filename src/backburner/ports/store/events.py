@@ -105,7 +105,7 @@ class EventLog(Protocol):
 
     async def latest(self) -> int:
         """
-        Return the highest `seq` so far.
+        Return the highest `seq` so far; it does not go back when events are deleted.
 
         A later `stream` returns all events up to there: no event appears below it.
         """

@@ -457,6 +457,14 @@ class KeeperConformance(WithWorkers):
         news = await store.history(job_id, after=0, limit=9)
         assert before < news[0].seq
 
+    async def test_the_end_of_the_log_does_not_go_back(self, store: Store) -> None:
+        await self.failed(store)
+        before = await store.latest()
+
+        await store.prune(keep=NO_RETENTION, now=NOON + DAY, limit=9)
+
+        assert before <= await store.latest()
+
     async def test_a_jobs_number_is_never_given_twice(self, store: Store) -> None:
         pruned = await self.failed(store)
         await store.prune(keep=NO_RETENTION, now=NOON + DAY, limit=9)
