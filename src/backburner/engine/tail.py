@@ -69,6 +69,8 @@ class Tail:
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self.readers = 0
+        self.cursors: dict[object, int] = {}
+        """Up to where each reader has read that has been at the end of the log."""
 
     async def next(self, cursor: int) -> SharedPage | None:
         """
@@ -134,7 +136,11 @@ class Tail:
         after = self._pages[-1].upto if self._pages else self._begin
         self._pages.append(SharedPage(after, page.events, page.upto))
         self._size += len(page.events)
-        while self._size > KEPT and len(self._pages) > 1:
+        # One reader needs none of them: a process may have a thousand tails.
+        read_by_all = min(self.cursors.values(), default=0)
+        while len(self._pages) > 1 and (
+            self._size > KEPT or self._pages[0].upto <= read_by_all
+        ):
             oldest = self._pages.popleft()
             self._size -= len(oldest.events)
             self._begin = oldest.upto

@@ -127,7 +127,7 @@ class Watch:
         Readers of the same events share their reads and pages once they have read what
         was there when they came.
         """
-        with self._tail(owner, topic) as tail:
+        with self._tail(owner, topic) as (tail, reader):
             is_at_end = False
             while True:
                 page = await tail.next(after) if is_at_end else None
@@ -135,9 +135,11 @@ class Watch:
                     found = await self._read(owner, topic, after)
                     is_at_end = found.is_last
                     page = SharedPage(after, found.events, found.upto)
+                after = page.upto
+                if is_at_end:
+                    tail.cursors[reader] = after
                 if page.events:
                     yield page
-                after = page.upto
 
     async def group(
         self,
@@ -185,7 +187,8 @@ class Watch:
         return await self._store.stream(owner, after=after, limit=PAGE, topic=topic)
 
     @contextmanager
-    def _tail(self, owner: Visibility, topic: Topic) -> Iterator[Tail]:
+    def _tail(self, owner: Visibility, topic: Topic) -> Iterator[tuple[Tail, object]]:
+        """Return what all readers of these events share, and a key for one of them."""
         # A page of an application's topic depends on the reader's cursor: it says
         # whether events after that were deleted. So these readers share nothing.
         key: Hashable = (owner, topic) if topic.name is None else object()
@@ -195,9 +198,11 @@ class Watch:
             tail = self._tails[key] = Tail(read, poll=self._poll)
             self._streams[tail.notified] = None
         tail.readers += 1
+        reader = object()
         try:
-            yield tail
+            yield tail, reader
         finally:
+            tail.cursors.pop(reader, None)
             tail.readers -= 1
             if not tail.readers:
                 del self._tails[key]

@@ -180,6 +180,28 @@ def test_a_slow_reader_holds_up_nobody_and_misses_nothing(run):
     run(body)
 
 
+def test_pages_that_all_readers_have_are_not_kept(run):
+    async def body(log, watch):
+        may_read = asyncio.Event()
+        slow, *quick = Reader(watch, may_read=may_read), Reader(watch), Reader(watch)
+        await settled()
+        kept = []
+        for last in range(1, 21):
+            if last == 10:
+                may_read.set()
+                await slow.has(last - 1)
+            log.add()
+            for reader in quick:
+                await reader.has(last)
+            [tail] = watch._tails.values()
+            kept.append(len(tail._pages))
+        assert [1, *range(1, 9)] == kept[:9]
+        assert {1, 2} >= {*kept[10:]}
+        await slow.has(20)
+
+    run(body)
+
+
 def test_a_cursor_beyond_the_end_holds_up_nobody(run):
     async def body(log, watch):
         lost = Reader(watch, after=FAR)
