@@ -15,6 +15,7 @@ import asyncpg
 import pytest
 
 from backburner import Context, Schedule, capability
+from backburner.domain.errors import StoreUnavailable
 from backburner.domain.queues.schedule import ScheduleState
 from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.registry import Registry
@@ -317,3 +318,46 @@ async def test_a_clock_that_was_ahead_stops_no_schedule(fleet, missed, ahead):
 
     early = {2 + ahead // MINUTE: 1}
     assert {1: 1, 2: 1, 3: 1, 4: 1, 5: 1} | early == await the_ticks(fleet)
+
+
+async def test_a_clock_is_found_set_back_by_the_first_look_that_succeeds(fleet):
+    is_away = False
+
+    def away_at_times(store):
+        fire = store.fire
+
+        async def fire_or_not(firing):
+            if is_away:
+                raise StoreUnavailable("the store is away")
+            return await fire(firing)
+
+        return fire_or_not
+
+    node = await a_node(fleet, weaken=away_at_times)
+    await node.fire()
+    await fleet.let_pass(3 * HOUR)
+    await node.fire()
+    await fleet.let_pass(-3 * HOUR)
+    is_away = True
+    with pytest.raises(StoreUnavailable):
+        await node.fire()
+    is_away = False
+
+    await go_on(fleet, [node], 3)
+
+    assert {1: 1, 2: 1, 3: 1, 180: 1} == await the_ticks(fleet)
+
+
+async def test_a_schedule_that_was_paused_meanwhile_goes_on_after_a_wrong_clock(fleet):
+    node, store = await a_node(fleet), await fleet.store(NoFaults())
+    await node.fire()
+    await fleet.let_pass(3 * HOUR)
+    await node.fire()
+    await store.pause_schedule("minutely", paused=True, next_at=NOON)
+    await fleet.let_pass(-3 * HOUR)
+    await node.fire()
+    await store.pause_schedule("minutely", paused=False, next_at=NOON + MINUTE_MS)
+
+    await go_on(fleet, [node], 3)
+
+    assert {1: 1, 2: 1, 3: 1, 180: 1} == await the_ticks(fleet)

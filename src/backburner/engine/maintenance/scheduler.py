@@ -83,19 +83,24 @@ class Scheduler:
             self._is_planned = True
             now, states = await self._store.schedules()
         is_set_back = self._looked_at is None or now < self._looked_at
-        self._looked_at = now
+        if not is_set_back:
+            self._looked_at = now
         nexts: list[Instant] = []
         failures: list[Exception] = []
         for state in states:
             if not self._fires(state):
                 continue
             try:
-                found = await self._set_back(state, now) if is_set_back else state
+                if is_set_back or _is_ahead(state, now):
+                    found = await self._set_back(state, now)
+                else:
+                    found = state
                 nexts.append(await self._advance(found, now))
             except Exception as error:  # noqa: BLE001 - it must not hold up the others
                 failures.append(error)
         if failures:
-            raise failures[0]
+            raise failures[0]  # what was set back is looked for again
+        self._looked_at = now
         return max(0, min(nexts) - now) / 1000 if nexts else None
 
     def _fires(self, state: ScheduleState) -> bool:
@@ -148,13 +153,15 @@ class Scheduler:
         Of a schedule with `run_all` every tick up to the last one was fired.
         """
         after = following(state.cron, state.timezone)
-        if state.next_at <= after(now):
-            return state
         # A tick since the last look is due.
         seen = now - int(LOOK_SECONDS * 1000)
-        next_at, last_at = after(seen), state.last_at
-        if last_at and last_at > now + AHEAD_MS and state.missed != "run_all":
+        next_at, last_at = state.next_at, state.last_at
+        if next_at > after(now):
+            next_at = after(seen)
+        if _is_ahead(state, now):  # also if it was paused meanwhile
             last_at = seen
+        if (next_at, last_at) == (state.next_at, state.last_at):
+            return state
         saved = None if state.owner is None else state
         await self._store.fire(
             Firing(state.name, state.next_at, next_at, last_at, (), saved)
@@ -229,3 +236,9 @@ class Scheduler:
             self._job(schedule, 0)
         except BackburnerError as error:
             raise ConfigurationError(f"schedule {schedule.name!r}: {error}") from None
+
+
+def _is_ahead(state: ScheduleState, now: Instant) -> bool:
+    """Return whether its last tick was fired by a wrong clock and holds up others."""
+    is_late = state.last_at is not None and state.last_at > now + AHEAD_MS
+    return is_late and state.missed != "run_all"
