@@ -473,6 +473,26 @@ async def test_what_is_paid_for_and_not_stored_is_waited_for_in_place(paced):
     assert [1] == runs
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_signal_starts_a_job_whose_lane_is_full(paced, is_first):
+    @capability("asks-beside", max_attempts=1, tokens=200)
+    async def asks_beside(ctx: Context, value: str) -> list[str]:
+        await ctx.ask(value)
+        both = [ctx.ask(value + " again"), ctx.wait("go", into=str)]
+        return await asyncio.gather(*(both[::-1] if is_first else both))
+
+    backburner = await paced(asks_beside, Paced(), 3600)
+    ticket = await backburner.submit(asks_beside, "hello")
+    job = await until(backburner, ticket, JobState.WAITING, JobState.SCHEDULED)
+    assert (JobState.WAITING, "go") == (job.state, job.wait.name)
+    assert job.run_at is not None, "it waits for its turn, too"
+
+    await backburner.signal(ticket.id, "go", "on")
+    job = await until(backburner, ticket, JobState.SCHEDULED)
+
+    assert WaitReason.LANE is job.wait.reason
+
+
 class Doubled(BaseModel):
     value: int
 

@@ -193,6 +193,7 @@ class Attempt:
         if self.interruption is not Interruption.LOST:
             with suppress(asyncio.CancelledError, ClaimLost):
                 if isinstance(outcome, Suspension):
+                    await context.waits_begun()
                     await context.flush()  # or the next run would pay again
                 await context.part(is_done=isinstance(outcome, Done))
 

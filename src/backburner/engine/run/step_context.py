@@ -131,6 +131,11 @@ class StepContext(BaseContext):
             )
         return self._waiting
 
+    async def waits_begun(self) -> None:
+        """Return when the waits beside the one that ends the run are stored."""
+        if self._waiting is not None:
+            await self._waiting.begun()
+
     def all_waits(self, suspension: Suspension) -> Suspension:
         """Return how this run ends, with all that it waits for."""
         if self._waiting is None:

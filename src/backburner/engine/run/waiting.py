@@ -22,12 +22,13 @@ from backburner.domain.jobs.wait import (
     WaitOutcome,
 )
 from backburner.engine.models.usage import FIRST_RUN
-from backburner.engine.run.steps import Step, StepJournal, adapter_of
+from backburner.engine.run.steps import Busy, Step, StepJournal, adapter_of
 
 T = TypeVar("T")
 
 WAIT_TIMEOUT: Final = "WAIT_TIMEOUT"
 LONGEST: Final = timedelta(days=3660)
+_TIMED: Final = frozenset({WaitReason.SLEEP, WaitReason.LANE})
 
 
 class WaitTimedOut(PermanentError):
@@ -85,17 +86,18 @@ class Waiting:
         """Those of them that are stored."""
         self._times: list[Instant] = []
         """When sleeps of this run are over."""
+        self._begins = Busy()
 
     def all_of(self, suspension: Suspension, lane: Wait | None) -> Suspension:
         """
         Return how a run ends that waits for several things at once.
 
         The first time of all of them starts the job, and so does any signal: a job that
-        sleeps is not started by signals.
+        waits for a time only is not started by signals.
         """
         wait, others = suspension.wait, [*self._open, *([lane] if lane else ())]
         times = [*self._times, *(w.until for w in others if w.until is not None)]
-        if wait.reason is WaitReason.SLEEP and self._open:
+        if wait.reason in _TIMED and self._open:
             wait = self._open[0]
         questions = [w.name for w in self._open if w.reason is WaitReason.QUESTION]
         return Suspension(
@@ -107,8 +109,12 @@ class Waiting:
 
     async def begin(self, waiting: Awaitable[T]) -> T:
         """Return what begins a wait; the run does not end before it has begun."""
-        with self._journal.busy:
+        with self._journal.busy, self._begins:
             return await waiting
+
+    async def begun(self) -> None:
+        """Return when the waits that this run has reached are stored."""
+        await self._begins.rest()
 
     async def _suspend(self, wait: Wait) -> NoReturn:
         """End the run once model calls and waits beside this one are stored."""
