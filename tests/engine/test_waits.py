@@ -93,7 +93,8 @@ async def test_a_sleep_frees_the_slot_costs_no_attempt_and_is_passed(running):
     backburner = await running(sleeper)
     ticket = await backburner.submit(sleeper, 1)
     job = await until(backburner, ticket, JobState.SCHEDULED)
-    assert (WaitReason.SLEEP, None, job.run_at) == tuple(job.wait)
+    assert (WaitReason.SLEEP, None) == job.wait[:2]
+    assert job.wait.until <= job.run_at, "or later, if the settlement took long"
     assert (0, 0) == (job.attempt, job.throttled)
     assert "slept 1" == await ticket.result()
     assert [0, 0, 0] == runs
