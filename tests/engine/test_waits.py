@@ -101,6 +101,18 @@ async def test_a_sleep_frees_the_slot_costs_no_attempt_and_is_passed(running):
     assert (await ticket.job()).wait is None
 
 
+async def test_branches_of_a_handler_may_wait_for_the_same_signal(running):
+    @capability("branches", max_attempts=1)
+    async def branches(ctx: Context, _value: int) -> list[str]:
+        return await asyncio.gather(*(ctx.wait("go", into=str) for _ in range(2)))
+
+    backburner = await running(branches)
+    ticket = await backburner.submit(branches, 1)
+    await until(backburner, ticket, JobState.WAITING)
+    await backburner.signal(ticket.id, "go", "on")
+    assert ["on", "on"] == await ticket.result()
+
+
 async def test_the_first_run_decides_how_long_a_sleep_takes(running):
     spans = [30 * 86_400.0, 0.0]
 

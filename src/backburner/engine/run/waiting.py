@@ -160,7 +160,8 @@ class Waiting:
                 shown = name.removeprefix(CHILD).partition("#")[0]
             self._open.append(Wait(wait.kind, shown, stored.until))
             await self._suspend(self._open[-1])
-        self.names.remove(name)
+        if name in self.names:  # or another branch has waited for it, too
+            self.names.remove(name)
         return Decided(stored.value, stored.outcome is WaitOutcome.TIMED_OUT)
 
     async def _stored(self, storage: WaitStorage, wait: NewWait) -> StoredWait:
