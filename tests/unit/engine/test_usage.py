@@ -5,9 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from backburner import capability
 from backburner.domain.costs.usage import Price, Usage
 from backburner.domain.errors import StoreUnavailable
+from backburner.domain.jobs.outcome import Done
 from backburner.engine.models.usage import LONG_MS, PATIENCE_MS, UsageLog, UsageRecorder
+from backburner.engine.run.attempt import Attempt
+from backburner.engine.run.services import Services
 from backburner.testing.doubles import FakeContext, FrozenClock
 from backburner.testing.samples import NOON, a_claim
 
@@ -214,3 +218,18 @@ def test_a_context_of_a_test_keeps_what_its_handler_used():
     assert (CALL,) == ctx.usage
     with pytest.raises(ValueError, match="token count"):
         ctx.used("m", input_tokens=-1, output_tokens=2)
+
+
+@capability("stepping")
+async def stepping(ctx: FakeContext, value: int) -> int:
+    return await ctx.step("one more", lambda: value + 1)
+
+
+async def test_prices_are_not_loaded_for_a_run_without_calls():
+    prices = Prices()
+    services = Services(None, usage_sink=UsageRecorder(Ledger(), prices, FrozenClock()))
+
+    outcome = await Attempt(a_claim(input="1"), stepping).run(services)
+
+    assert Done("2") == outcome
+    assert not prices.is_loaded

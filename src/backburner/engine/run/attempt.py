@@ -201,7 +201,7 @@ class Attempt:
         self, context: Context, services: Services, outcome: Outcome | None
     ) -> Outcome | None:
         """Wait until prices are known and the output is stored; return the outcome."""
-        if context.spent is not None and services.usage_sink is not None:
+        if self.usage_log is not None and services.usage_sink is not None:
             with suppress(asyncio.CancelledError):
                 await services.usage_sink.ready()
         if context.output_stream is None or outcome is None:
