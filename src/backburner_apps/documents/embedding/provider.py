@@ -32,7 +32,7 @@ from backburner_apps.documents.settings import DocumentsSettings
 
 
 class Loaded:
-    """The models that this process has loaded, each once; one thread runs one."""
+    """The models that this process has loaded, each once; any thread may run them."""
 
     def __init__(self) -> None:
         self._models: dict[Path, Any] = {}
@@ -43,7 +43,8 @@ class Loaded:
         with self._lock:
             if folder not in self._models:
                 self._models[folder] = _load(folder)
-            return self._models[folder].embed(texts)
+        # Not locked: a question would wait for all texts of the files before it.
+        return self._models[folder].embed(texts)
 
 
 LOADED = Loaded()

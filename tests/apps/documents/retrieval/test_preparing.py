@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 import zipfile
 
 import pytest
@@ -17,7 +18,7 @@ from backburner_apps.documents.embedding.folder import (
     write_manifest,
 )
 from backburner_apps.documents.embedding.prepare import TEMPORARY, prepare
-from backburner_apps.documents.embedding.provider import MiniLM
+from backburner_apps.documents.embedding.provider import Loaded, MiniLM
 from tests import warm
 
 pytestmark = pytest.mark.one_store
@@ -102,6 +103,7 @@ async def test_a_model_that_is_missing_or_damaged_is_not_used(tmp_path):
 
 WAITS = """
 import sys
+import threading
 from pathlib import Path
 from backburner_apps.documents.embedding import prepare as preparing
 from backburner_apps.documents.embedding.folder import write_manifest
@@ -168,3 +170,18 @@ async def test_the_vector_of_a_text_does_not_depend_on_the_texts_beside_it(model
     alone = [(await provider.embed([text], "")).content[0] for text in texts]
 
     assert alone == together
+
+
+async def test_a_question_does_not_wait_for_the_texts_of_a_file(tmp_path):
+    both = threading.Barrier(2, timeout=30)
+
+    class Model:
+        def embed(self, texts):
+            both.wait()
+            return texts
+
+    loaded = Loaded()
+    loaded._models[tmp_path] = Model()
+
+    calls = [asyncio.to_thread(loaded.embed, tmp_path, [text]) for text in "ab"]
+    assert [["a"], ["b"]] == await asyncio.gather(*calls)
