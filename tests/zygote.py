@@ -8,6 +8,7 @@ Nothing here may start a thread, a loop or a connection, which no fork survives.
 """
 
 import atexit
+import ctypes
 import functools
 import gc
 import importlib
@@ -66,6 +67,8 @@ PRELOADED = (
 )
 """What they import when they need it."""
 LARGEST = 1 << 18
+LARGE = 2 << 20
+MADV_COLLAPSE = 25
 
 
 def main(number: str, *more: str) -> None:
@@ -79,6 +82,7 @@ def main(number: str, *more: str) -> None:
     threads = len(list(Path("/proc/self/task").iterdir()))
     gc.collect()
     gc.freeze()  # else the children's collections copy all these pages
+    use_large_pages()
     channel.send(json.dumps({"threads": threads}).encode())
     while True:
         message, fds, _, _ = socket.recv_fds(channel, LARGEST, 3)
@@ -112,6 +116,24 @@ def build_commands_once() -> None:
 
     typer.main.get_command = functools.cache(typer.main.get_command)
     typer.main.get_command(app)
+
+
+def use_large_pages() -> None:
+    """
+    Have the kernel join pages: a fork copies an entry for each of them.
+
+    Joined, 200 MB are 100 entries instead of 50,000, and a fork takes a third of the
+    time. Kernels that do not join pages on request refuse, and nothing is different.
+    """
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        area, rights, _, _, _, *name = line.split()
+        if rights != "rw-p" or name not in ([], ["[heap]"]):
+            continue
+        start, end = (int(place, 16) for place in area.split("-"))
+        for page in range(-(-start // LARGE) * LARGE, end - LARGE + 1, LARGE):
+            advise(page, LARGE, MADV_COLLAPSE)
 
 
 def modules() -> Iterator[str]:
