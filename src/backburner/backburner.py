@@ -202,6 +202,11 @@ class Backburner:
         await worker.start()
         self._worker = worker
 
+    @property
+    def running(self) -> int:
+        """The number of jobs that run in this process."""
+        return 0 if self._worker is None else self._worker.running
+
     async def stop_worker(self, grace: float | None = None) -> bool:
         """Stop running jobs; return whether all finished within the grace."""
         worker, self._worker = self._worker, None

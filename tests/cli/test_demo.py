@@ -145,6 +145,17 @@ def test_sample_jobs_move_and_a_signal_ends_it(words, demo):
     assert not [line for line in demo.lines if "Traceback" in line]
 
 
+def test_jobs_that_fail_on_purpose_print_nothing_between_the_examples(words, demo):
+    url = re.search(r"ready at (\S+)", words)[1]
+    with Client(url) as client:
+        ended = client.submit("demo.fail", {"error": "permanent"}).wait(timeout=60)
+
+    demo.told(signal.SIGINT).exit_code()
+
+    assert "failed" == ended["state"]
+    assert not [line for line in demo.lines if "on purpose" in line]
+
+
 @pytest.mark.thorough
 @pytest.mark.executed
 def test_a_second_demo_takes_another_port(start, words):

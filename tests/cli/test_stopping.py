@@ -23,11 +23,14 @@ def test_a_job_in_flight_may_finish(serve, start, gate):
     with Client(server.url) as client:
         job = client.submit("gated", {"a": 1})
         gate.reached()
-        worker.told(signal.SIGTERM).says("stopping")
+        told = worker.told(signal.SIGTERM).says("Waiting up to ")
         gate.opened()
         code = worker.exit_code()
         ended = client.get(job["id"])
 
+    assert told.endswith(
+        "30 s for a running job to finish; a second signal (Ctrl-C) stops at once"
+    )
     assert 0 == code
     assert ("succeeded", {"a": 1}) == (ended["state"], ended["output"])
 

@@ -24,7 +24,7 @@ import uvloop
 
 from backburner.app import App, WorkerPhase
 from backburner.backburner import Backburner
-from backburner.cli import faults
+from backburner.cli import faults, printing
 from backburner.cli.exits import STOP_SIGNALS, Exit
 from backburner.domain.errors import (
     BackburnerError,
@@ -62,7 +62,7 @@ class Plan:
     is_keyed: bool = False
     """Whether callers need an API key."""
     shows_traces: bool = False
-    """Whether stack traces of failed attempts are written to stderr."""
+    """Whether stack traces of failed attempts follow their log lines on stderr."""
 
 
 def run(plan: Plan) -> Exit:
@@ -72,7 +72,7 @@ def run(plan: Plan) -> Exit:
         settings.log_format == "auto" and sys.stderr.isatty()
     )
     telemetry.configure(level=settings.log_level, pretty=is_pretty)
-    if plan.shows_traces:
+    if plan.shows_traces and settings.log_level != "error":
         telemetry.show_traces()
     for name in ("asyncio", "uvicorn"):
         _tame(logging.getLogger(name))
@@ -188,6 +188,12 @@ async def _serve(
 
 async def _stop_worker(plan: Plan, backburner: Backburner) -> bool:
     _tell(plan, "stopping")
+    if count := backburner.running:
+        jobs = "a running job" if count == 1 else f"{count} running jobs"
+        printing.say(
+            f"Waiting up to {plan.settings.grace_seconds:g} s for {jobs} to finish; "
+            "a second signal (Ctrl-C) stops at once"
+        )
     finished = await backburner.stop_worker()
     _tell(plan, "stopped")
     return finished

@@ -38,6 +38,7 @@ LOGGED: Final = frozenset(
         "method",
         "model",
         "pid",
+        "place",
         "provider",
         "queue",
         "queues",

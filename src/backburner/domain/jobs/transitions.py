@@ -106,6 +106,8 @@ class Change(NamedTuple):
     """The stack trace of an error, for authorised readers only."""
     wait: Wait | None = None
     """What the job waits for, if it is suspended."""
+    place: str | None = None
+    """File and line of the error's exception."""
 
 
 class Limits(NamedTuple):
@@ -126,8 +128,8 @@ def settle(  # noqa: PLR0911 - one for each outcome
             return succeed(outcome, now=now)
         case Failed():
             change = _settle_failed(claim, outcome, now, backoff, limits)
-            trace = outcome.trace
-            return change if trace is None else change._replace(trace=trace.text)
+            trace, place = outcome.trace or (None, None)
+            return change._replace(trace=trace, place=place)
         case Snooze(delay, reason):
             problem = Problem("SNOOZED", reason, retryable=True)
             return _put_off(claim, event.SCHEDULED, problem, delay, now, limits)

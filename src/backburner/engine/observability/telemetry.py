@@ -219,9 +219,20 @@ def _log_failure(claim: Claim, change: Change, error: Problem) -> None:
         code=error.code,
         delay=change.run_at - change.at if change.run_at else None,
         request_id=claim.request_id,
+        **_origin(change),
     )
     if _traces is not None and change.trace is not None:
-        _traces.write(f"{change.trace.rstrip()}: {error.message}\n")
+        trace, _, kind = change.trace.rstrip().rpartition("\n")
+        message = error.message.removeprefix(f"{kind}: ")
+        _traces.write(f"{trace}\n{kind}: {message}\n")
+
+
+def _origin(change: Change) -> dict[str, str]:
+    """Return type, file and line of an exception, never its message: it may be data."""
+    if change.trace is None or change.place is None:
+        return {}
+    error_type = change.trace.rstrip().rpartition("\n")[2]
+    return {"error_type": error_type, "place": change.place}
 
 
 _traces: Unbreakable | None = None
