@@ -68,6 +68,29 @@ def test_a_table_has_headings_at_a_terminal_and_cuts_nothing_off(
     assert [job["id"], "succeeded", "demo.echo"] == row.split()[:3]
 
 
+def test_a_table_wider_than_the_terminal_leaves_out_empty_columns_and_goes_on_below(
+    url, client, at_a_terminal
+):
+    job = client.wait(client.submit("demo.echo", {})["id"])
+
+    _, seen = at_a_terminal("status", job["id"], "--url", url, both=True, COLUMNS="66")
+
+    assert [
+        "ID                                        STATE      CAPABILITY",
+        "    QUEUE  ATTEMPT  CREATED",
+        f"{job['id']}  succeeded  demo.echo",
+        f"    demo   1/3      {job['created_at']}",
+    ] == seen.splitlines()
+
+
+def test_an_empty_table_at_a_narrow_terminal_has_all_of_its_headings(
+    url, at_a_terminal
+):
+    _, seen = at_a_terminal("flows", "list", "--url", url, both=True, COLUMNS="40")
+
+    assert ["ID  STATE  GENERATION  TAGS  CREATED", "    FINISHED"] == seen.splitlines()
+
+
 def test_no_color_means_no_colour(at_a_terminal):
     arguments = ("serve", "--host", "0.0.0.0")  # noqa: S104 - it is refused
 
