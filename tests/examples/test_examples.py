@@ -1,5 +1,6 @@
 """Every example runs, and shows what it says."""
 
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,19 @@ def a_server_of(app, folder):
 )
 def test_an_example_shows_what_it_says(tmp_path, name, shown):
     assert shown in the_output_of(name, tmp_path)
+
+
+def test_the_table_of_examples_names_each_of_them():
+    named = re.findall(
+        r"^\| `([^`]+)` \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE
+    )
+    there = {
+        f"{entry.name}/" if entry.is_dir() else entry.name
+        for entry in EXAMPLES.iterdir()
+        if not entry.name.startswith(("README", "__", "."))
+    }
+
+    assert there == {*named}
 
 
 @pytest.mark.executed
