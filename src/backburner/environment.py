@@ -19,9 +19,16 @@ from pydantic import AfterValidator, AliasChoices, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsError
 
-from backburner.domain.errors import ConfigurationError
+from backburner.domain.errors import ConfigurationError, reason
 
 S = TypeVar("S", bound=BaseSettings)
+_OF_NUMBERS: Final = frozenset(
+    {
+        *("int_parsing", "float_parsing", "bool_parsing"),
+        *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
+    }
+)
+"""Errors of Pydantic whose message does not say which value is wrong."""
 LONGEST_SHOWN: Final = 100
 _PROOF: Final = re.compile(r"//[^/@\s]*@")
 """The credentials in a URL."""
@@ -66,14 +73,24 @@ def read_model(model: type[S], given: Mapping[str, Any]) -> S:
 
 def _told(model: type[BaseSettings], error: Any, secrets: Sequence[str]) -> str:
     """Describe an error as `NAME: problem`, without the values of secrets."""
-    problem: str = error["msg"]
-    for secret in secrets:
-        problem = problem.replace(secret, "…")
+    problem = _censored(reason(error), secrets)
     if not error["loc"]:
         return f"{model.__name__}: {problem}"
     name = str(error["loc"][0])  # the rest is a position in a list
-    label = variable(name, model) if name in model.model_fields else name
-    return f"{label}: {problem}"
+    field = model.model_fields.get(name)
+    if field is None:
+        return f"{name}: {problem}"
+    given = ""
+    if error["type"] in _OF_NUMBERS:
+        value = _censored(_shown(error["input"], _is_secret(field)), secrets)
+        given = f", not {value!r}"
+    return f"{variable(name, model)}: {problem}{given}"
+
+
+def _censored(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "…")
+    return text
 
 
 def _raw_secrets(model: type[BaseSettings], given: Mapping[str, Any]) -> Iterator[str]:

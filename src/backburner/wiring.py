@@ -192,7 +192,7 @@ class Parts:
         if not registry.served() and not settings.queues:
             raise ConfigurationError(
                 "a worker needs capabilities: name applications with --app or "
-                "BACKBURNER_APPS"
+                "BACKBURNER_APPS, or pass `capabilities` or `apps` to Backburner"
             )
         registry.own(bulk(self.engine))
         runtime = Runtime(

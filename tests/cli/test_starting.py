@@ -8,6 +8,7 @@ import pytest
 
 AN_APP_THAT_RAISES = "1 / 0\n"
 NO_APP = "app = 'a string'\n"
+AN_APP = "from backburner import App\n\napp = App('right')\n"
 KEYED = {"BACKBURNER_KEY_PEPPER": "p" * 32}
 SIGNED = {**KEYED, "BACKBURNER_WEBHOOK_SECRET": "s" * 32}
 THERE = {"TASKS_SERVICE_BASE_URL": "http://127.0.0.1:1"}
@@ -26,8 +27,8 @@ MOCK = {"BACKBURNER_AI": "mock"}
             {},
             "cannot be resolved",
         ),
-        (["serve", "--dev", "--port", "65536"], {}, "BACKBURNER_PORT"),
-        (["serve", "--dev"], {"BACKBURNER_SLOTS": "none"}, "BACKBURNER_SLOTS"),
+        (["serve", "--dev", "--port", "65536"], {}, "or equal to 65535, not '65536'"),
+        (["serve", "--dev"], {"BACKBURNER_SLOTS": "none"}, "BACKBURNER_SLOTS: "),
         (["serve", "--dev"], {"BACKBURNER_SLOT": "1"}, "did you mean BACKBURNER_SLOTS"),
         (["serve", "--dev", "--log-level", "loud"], {}, "BACKBURNER_LOG_LEVEL"),
         (["worker", "--dev", "--store", "redis://x"], {}, "BACKBURNER_STORE"),
@@ -80,7 +81,12 @@ MOCK = {"BACKBURNER_AI": "mock"}
         (["worker", "--app", "raises:app"], {}, "raises.py, line 1"),
         (["worker", "--app", "wrong:app"], {}, "a str, not a backburner.App"),
         (["worker", "--app", "wrong:none"], {}, "has no attribute 'none'"),
-        (["worker", "--app", "wrong"], {}, "name your own as module:app"),
+        (["worker", "--app", "absent"], {}, "name your own as module:app"),
+        (["worker", "--app", "wrong"], {}, "name your own as wrong:app"),
+        (["worker", "--app", "./wrong.py"], {}, "name your own as wrong:app"),
+        (["worker", "--app", "right:ap"], {}, "'ap'; did you mean right:app?"),
+        (["worker", "--app", "right:App"], {}, "did you mean right:app?"),
+        (["worker", "--app", "right.py:app"], {}, "did you mean right:app?"),
         (["worker"], {"BACKBURNER_APPS": "wrong"}, "installed: ai, "),
         (["serve", "songs", "--dev"], {}, "no application is named 'songs'"),
         (["worker"], {"BACKBURNER_APPS": ""}, "--app or BACKBURNER_APPS"),
@@ -92,6 +98,7 @@ MOCK = {"BACKBURNER_AI": "mock"}
 def test_a_bad_start_is_one_line_and_code_2(run, tmp_path, arguments, env, reason):
     tmp_path.joinpath("raises.py").write_text(AN_APP_THAT_RAISES)
     tmp_path.joinpath("wrong.py").write_text(NO_APP)
+    tmp_path.joinpath("right.py").write_text(AN_APP)
     tmp_path.joinpath("lost.py").write_text("import gone")
     tmp_path.joinpath("text.db").write_text("this is a text, not a database" * 100)
 
@@ -112,7 +119,8 @@ def test_a_taken_port_is_named(run):
 
     assert 2 == ended.returncode
     assert (
-        f"BACKBURNER_PORT={port} cannot be used: Address already in use" in ended.stderr
+        f"BACKBURNER_PORT={port} cannot be used: Address already in use; choose another"
+        in ended.stderr
     )
 
 

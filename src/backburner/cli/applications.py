@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -115,13 +116,14 @@ def _find(name: str) -> App:
         raise ConfigurationError(
             f"application {name!r}: No module named {module!r}: there is no "
             f"{module.replace('.', '/')}.py in the current folder, {os.getcwd()}, "  # noqa: PTH109
-            "and no installed package has this name"
+            f"and no installed package has this name{_stem_of(module, attribute)}"
         ) from error
     except Exception as error:
         raise ConfigurationError(f"application {name!r}: {_told(error)}") from error
     if not isinstance(found, App):
         raise ConfigurationError(
             f"application {name!r} is a {type(found).__name__}, not a backburner.App"
+            f"{_apps_of(module)}"
         )
     return found
 
@@ -131,7 +133,7 @@ def _load(name: str) -> App:
     if name not in known:
         raise ConfigurationError(
             f"no application is named {name!r}; installed: {', '.join(known)}; "
-            "name your own as module:app"
+            f"name your own as {_own(name)}"
         )
     return load_app(name)
 
@@ -139,8 +141,34 @@ def _load(name: str) -> App:
 def _attribute(module: str, path: str) -> Any:
     found: Any = importlib.import_module(module)
     for part in path.split("."):
+        if not hasattr(found, part):
+            raise ConfigurationError(
+                f"application '{module}:{path}': {type(found).__name__} {module!r} has "
+                f"no attribute {part!r}{_apps_of(module)}"
+            )
         found = getattr(found, part)
     return found
+
+
+def _apps_of(module: str) -> str:
+    """Name the applications of a loaded module, as the end of a message."""
+    found = vars(sys.modules[module]) if module in sys.modules else {}
+    names = [
+        f"{module}:{name}" for name, each in found.items() if isinstance(each, App)
+    ]
+    return f"; did you mean {' or '.join(names)}?" if names else ""
+
+
+def _stem_of(module: str, attribute: str) -> str:
+    stem, suffix = os.path.splitext(module)  # noqa: PTH122 - a module's name
+    return f"; did you mean {stem}:{attribute}?" if suffix == ".py" else ""
+
+
+def _own(name: str) -> str:
+    """Return how an application in the current folder is named."""
+    file = Path(name).with_suffix(".py")
+    is_here = file.name == str(file) and file.is_file()
+    return f"{file.stem}:app" if is_here else "module:app"
 
 
 def _told(error: Exception) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -29,6 +29,8 @@ JsonOption = Annotated[
 ]
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+QUOTING: Final = "Quote a text: '\"yes\"'"
+
 _UNITS = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -79,7 +81,8 @@ def read_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (RecursionError, ValueError) as error:
-        refuse(f"the input is not JSON: {error}")
+        hint = "" if text.lstrip()[:1] in {"{", "["} else f". {QUOTING}"
+        refuse(f"the input is not JSON: {error}{hint}")
 
 
 def _refuse(name: str) -> None:

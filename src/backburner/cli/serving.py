@@ -1,6 +1,7 @@
 """`serve` and `worker`: the long-running processes."""
 
 import ipaddress
+import os
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -229,7 +230,7 @@ def _listen(
     except OSError as error:
         option = prefix.removeprefix(PREFIX).lower().replace("_", "-")
         raise ConfigurationError(
-            f"{prefix}PORT={port} cannot be used: {error.strerror}; "
+            f"{prefix}PORT={port} cannot be used: {os.strerror(error.errno or 0)}; "
             f"choose another port, or --{option}port 0 for a free one"
         ) from None
 

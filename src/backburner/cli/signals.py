@@ -7,6 +7,7 @@ import orjson
 import typer
 
 from backburner.cli import groups
+from backburner.cli.asking import QUOTING
 from backburner.cli.exits import refuse
 from backburner.cli.groups import IdArgument
 from backburner.cli.remote import Server, remote
@@ -63,4 +64,4 @@ def value_of(text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        refuse(f"the value is not JSON: {error}. Quote a text: '\"yes\"'")
+        refuse(f"the value is not JSON: {error}. {QUOTING}")

@@ -41,9 +41,9 @@ The branch tells who must act, and `retryable` whether a retry may succeed. `cod
 stable and public; messages may change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,18 @@ class FieldError:
 
     path: str
     message: str
+
+    @classmethod
+    def of(cls, fault: Mapping[str, Any], *within: str) -> Self:
+        """Convert an error of Pydantic in a field of `within`."""
+        path = ".".join(map(str, (*within, *fault["loc"])))
+        return cls(path, reason(fault))
+
+
+def reason(fault: Mapping[str, Any]) -> str:
+    """Return the message of an error of Pydantic, without the exception's type."""
+    message: str = fault["msg"]
+    return message.removeprefix("Value error, ")
 
 
 MAX_MESSAGE = 2_000

@@ -281,7 +281,10 @@ class Registry:
 
 def _annotations(name: str, handler: Callable[..., Any]) -> tuple[Any, Any]:
     if not inspect.iscoroutinefunction(handler):
-        raise ConfigurationError(f"capability {name!r} must be an `async def`")
+        raise ConfigurationError(
+            f"capability {name!r} must be an `async def`; in it, call blocking code "
+            "with `await asyncio.to_thread(…)`"
+        )
     hints = get_type_hints(handler)
     parameters = list(inspect.signature(handler).parameters)
     if len(parameters) != 2 or parameters[1] not in hints or "return" not in hints:  # noqa: PLR2004

@@ -24,7 +24,7 @@ class JobFailed(WorkError):
 
     def __init__(self, job: Job) -> None:
         reason = f": {job.error.code}, {job.error.message}" if job.error else ""
-        super().__init__(f"job {job.id} is {job.state}{reason}")
+        super().__init__(f"job {job.id} {job.state}{reason}")
         self.job = job
 
 

@@ -480,10 +480,7 @@ _GUARDS: Final = (
 
 def field_errors(errors: Sequence[Any]) -> list[FieldError]:
     """Convert the errors of Pydantic."""
-    return [
-        FieldError(".".join(map(str, told["loc"])), told["msg"])
-        for told in errors[:MAX_FIELD_ERRORS]
-    ]
+    return [FieldError.of(fault) for fault in errors[:MAX_FIELD_ERRORS]]
 
 
 def request_id_of(connection: HTTPConnection) -> str:

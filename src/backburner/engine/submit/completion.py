@@ -150,10 +150,7 @@ def _may_fit(fault: Mapping[str, Any]) -> bool:
 
 
 def _misfit(found: Capability[Any, Any], faults: list[Any]) -> InvalidInput:
-    fields = [
-        FieldError(".".join(("input", *map(str, fault["loc"]))), fault["msg"])
-        for fault in faults[:MOST_FAULTS]
-    ]
+    fields = [FieldError.of(fault, "input") for fault in faults[:MOST_FAULTS]]
     listed = "; ".join(f"{field.path}: {field.message}" for field in fields[:3])
     return InvalidInput(
         f"the input, with the field {JOB!r} that says how the job ended, does not "

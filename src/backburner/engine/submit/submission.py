@@ -434,10 +434,7 @@ def input_text(found: Capability[Any, Any], value: Any) -> str:
 
 def _fields(error: ValidationError) -> list[FieldError]:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    return [
-        FieldError(".".join(("input", *map(str, e["loc"]))), e["msg"])
-        for e in errors[:MAX_FIELD_ERRORS]
-    ]
+    return [FieldError.of(fault, "input") for fault in errors[:MAX_FIELD_ERRORS]]
 
 
 def body_hash(body: Any) -> str:
