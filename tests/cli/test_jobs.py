@@ -31,6 +31,20 @@ def test_submit_prints_the_id_alone(ask, client):
     assert {"order": "A=7", "note": ""} == job["metadata"]
 
 
+def test_a_wait_for_a_job_that_no_worker_takes_says_how_to_start_one(serve, run):
+    arguments = ("submit", "demo.echo", "--wait", "--timeout", "0", "--url")
+
+    alone = run(*arguments, serve("--no-worker").url)
+    helped = run(*arguments[:3], "--url", serve().url)
+
+    assert 8 == alone.returncode
+    assert (
+        "backburner: no worker takes jobs of the queue 'demo' now; "
+        "`backburner worker --app MODULE:APP` starts one\n"
+    ) in alone.stderr
+    assert (0, "") == (helped.returncode, helped.stderr)
+
+
 def test_submit_reads_the_input_from_stdin_or_a_file(ask, tmp_path):
     tmp_path.joinpath("input.json").write_text('{"from": "file"}')
 

@@ -15,9 +15,11 @@ async def test_lanes_are_listed(serve, run, tmp_path):
     await store.close()
 
     shown = run("lanes", BACKBURNER_URL=server)
+    listed = run("lanes", "list", BACKBURNER_URL=server)
     told = run("lanes", "--json", BACKBURNER_URL=server)
 
     assert "acme/model\topen\t30\t\t0\t0\t\n" == shown.stdout
+    assert shown.stdout == listed.stdout
     assert ("acme/model", 30) == (
         json.loads(told.stdout)["name"],
         json.loads(told.stdout)["requests"],

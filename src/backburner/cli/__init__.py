@@ -103,7 +103,6 @@ COMMANDS: Final[Mapping[str, Sequence[Callable[..., None]]]] = {
     ),
     "Maintenance": (
         top.top,
-        lanes.lanes,
         migrate.migrate,
         move.move,
         doctor.doctor,
@@ -122,6 +121,7 @@ app.add_typer(workers.app, name="workers", rich_help_panel="Jobs")
 app.add_typer(schedules.app, name="schedules", rich_help_panel="Jobs")
 app.add_typer(budgets.app, name="budgets", rich_help_panel="Jobs")
 app.add_typer(webhooks.app, name="webhooks", rich_help_panel="Jobs")
+app.add_typer(lanes.app, name="lanes", rich_help_panel="Maintenance")
 app.add_typer(guard.app, name="guard", rich_help_panel="Maintenance")
 app.add_typer(keys.app, name="keys", rich_help_panel="Maintenance")
 app.add_typer(users.app, name="users", rich_help_panel="Maintenance")

@@ -14,7 +14,7 @@ from backburner.cli.asking import moment, now, read_json, span
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.groups import IdArgument, TimeoutOption
 from backburner.cli.remote import Server, remote
-from backburner.client import Client, Job, JobChange, is_final
+from backburner.client import Client, ClientError, Job, JobChange, is_final
 from backburner.client.options import SAME_INPUT
 from backburner.domain.jobs.job import JobState
 
@@ -110,6 +110,8 @@ def submit(
         completion=_completion(completion),
         callback=None if callback is None else {"url": callback},
     ).job
+    if wait:
+        _tell_if_unserved(server.client, job)
     is_live = wait and timeout is None and not server.as_json and sys.stdout.isatty()
     streamed = ""
     if is_live:
@@ -414,6 +416,21 @@ def moment_of(text: str | None) -> str | None:
         return None
     is_span = text[-1:] in "smhd"
     return (now() - span(text) if is_span else moment(text)).isoformat()
+
+
+def _tell_if_unserved(client: Client, job: Job) -> None:
+    """Print a hint if no worker takes jobs of the queue of a queued job."""
+    if job["state"] != JobState.QUEUED:
+        return
+    try:
+        workers = client.workers()
+    except ClientError:
+        return  # the key may not list workers, and the wait itself tells the rest
+    if not any(job["queue"] in worker["queues"] for worker in workers):
+        printing.say(
+            f"backburner: no worker takes jobs of the queue {job['queue']!r} now; "
+            "`backburner worker --app MODULE:APP` starts one"
+        )
 
 
 def _wait(client: Client, job_id: str, timeout: float | None) -> Job:
