@@ -196,6 +196,26 @@ async def test_a_failure_is_seen_by_who_goes_on_and_a_retry_by_the_rest(backburn
     assert before["look-back"] == after["look-back"], "it is not run again"
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("fail-once", "step 'fail-once' failed: PERMANENT, not the first time"),
+        ("collect", "step 'collect' cancelled: DEPENDENCY_FAILED, "),
+        ("nothing", "^'nothing'$"),
+    ],
+)
+async def test_the_result_of_a_step_that_has_none_says_why(backburner, name, told):
+    flow = Flow()
+    flow.add(collect, None, after=[flow.add(fail_once, 1)])
+    results = await (await backburner.submit_flow(flow)).results(PATIENCE)
+
+    with pytest.raises(KeyError, match=told):
+        results[name]
+
+    assert name not in results
+    assert results.get(name) is None
+
+
 async def test_what_a_step_adds_to_follow_it_anyway_is_there_if_it_fails(backburner):
     bad, good = Flow(), Flow()
     bad.add(leave_word, "badly", name="word")

@@ -1,6 +1,6 @@
 """The tickets that `submit_flow` and `open_batch` return."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from backburner.domain.events.event import Event
@@ -10,6 +10,26 @@ from backburner.domain.jobs.job import Job, JobState, Submitted
 from backburner.engine.engine import Engine, as_value
 from backburner.engine.flow import Flow
 from backburner.engine.submit.submission import GroupOptions
+
+
+class Results(dict[str, Any]):
+    """The outputs of succeeded steps by name; the error for another one says why."""
+
+    def __init__(self, steps: Mapping[str, Job]) -> None:
+        super().__init__(
+            (name, as_value(job.output))
+            for name, job in steps.items()
+            if job.state is JobState.SUCCEEDED
+        )
+        self._steps = steps
+
+    def __missing__(self, name: str) -> Any:
+        """Raise the error for a step without an output, and its reason."""
+        job = self._steps.get(name)
+        if job is None:
+            raise KeyError(name)
+        reason = f": {job.error.code}, {job.error.message}" if job.error else ""
+        raise KeyError(f"step {name!r} {job.state}{reason}")
 
 
 class FlowTicket:
@@ -48,11 +68,7 @@ class FlowTicket:
             raise TimeoutError(
                 f"flow {self.id} is {flow.state} after {timeout:g} s; it continues"
             )
-        return {
-            name: as_value(job.output)
-            for name, job in (await self.steps()).items()
-            if job.state is JobState.SUCCEEDED
-        }
+        return Results(await self.steps())
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
         """Yield the events of the flow and its steps until it ends."""
