@@ -45,6 +45,17 @@ def test_a_wait_for_a_job_that_no_worker_takes_says_how_to_start_one(serve, run)
     assert (0, "") == (helped.returncode, helped.stderr)
 
 
+def test_capabilities_are_listed_with_the_fields_of_their_inputs(ask, client):
+    shown = ask("capabilities")
+    told = the_lines_of(ask("capabilities", "--json"))
+    rows = {line.split("\t")[0]: line.split("\t") for line in shown.stdout.splitlines()}
+
+    assert ["demo.echo", "demo", "3", "object"] == rows["demo.echo"][:4]
+    assert ["demo.sleep", "demo", "3", "seconds"] == rows["demo.sleep"][:4]
+    assert {*rows} == {found["name"] for found in told}
+    assert [*client.capabilities()] == told
+
+
 def test_submit_reads_the_input_from_stdin_or_a_file(ask, tmp_path):
     tmp_path.joinpath("input.json").write_text('{"from": "file"}')
 

@@ -56,6 +56,7 @@ from backburner.shapes.jobs import (
 )
 from backburner.shapes.operations import (
     Budgets,
+    CapabilityInfo,
     Endpoint,
     Lane,
     Queue,
@@ -305,6 +306,12 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         path = f"{job_path(job_id)}/steps"
         steps: Sequence[StoredStep] = await self._run(self._ask.items(path))
         return steps
+
+    async def capabilities(self) -> Sequence[CapabilityInfo]:
+        """Return the capabilities that the server knows."""
+        known: Sequence[CapabilityInfo]
+        known = await self._run(self._ask.items("/v1/capabilities"))
+        return known
 
     async def lanes(self) -> Sequence[Lane]:
         """Return the lanes to providers, by name."""

@@ -58,6 +58,7 @@ from backburner.shapes.jobs import (
 )
 from backburner.shapes.operations import (
     Budgets,
+    CapabilityInfo,
     Endpoint,
     Lane,
     Queue,
@@ -301,6 +302,12 @@ class Client(Groups, Features):
         path = f"{job_path(job_id)}/steps"
         steps: Sequence[StoredStep] = self._run(self._ask.items(path))
         return steps
+
+    def capabilities(self) -> Sequence[CapabilityInfo]:
+        """Return the capabilities that the server knows."""
+        known: Sequence[CapabilityInfo]
+        known = self._run(self._ask.items("/v1/capabilities"))
+        return known
 
     def lanes(self) -> Sequence[Lane]:
         """Return the lanes to providers, by name."""

@@ -91,6 +91,18 @@ class Worker(TypedDict):
     """Whether it finishes its jobs and claims no more."""
 
 
+class CapabilityInfo(TypedDict):
+    """A capability that the server knows, with JSON schemas of its input and output."""
+
+    name: str
+    description: str
+    queue: str
+    timeout_seconds: float
+    max_attempts: int
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any]
+
+
 class Lane(TypedDict):
     """A lane to a provider, shared by all workers."""
 
