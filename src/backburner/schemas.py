@@ -151,7 +151,7 @@ def _standing(history: History, version: str | None) -> Migrated:
     if version is not None and version not in history.revisions:
         problem = (
             f"its schema is at {version}, which this release of it does not know: "
-            "install the release that made it"
+            "install the release that created it"
         )
     elif version != history.head:
         problem = f"its schema is at {version or 'none'}, it needs {history.head}"

@@ -31,7 +31,7 @@ async def test_a_ticket_leads_to_the_result(client):
 async def test_a_ticket_before_its_time_says_so_and_is_cancelled(client):
     ticket = await client.submit("demo.echo", {}, run_at="2100-01-31T09:00:00Z")
 
-    with pytest.raises(NotYet, match="is scheduled and goes on"):
+    with pytest.raises(NotYet, match="is scheduled and continues"):
         await ticket.result(timeout=0)
     cancelled = await ticket.cancel()
 

@@ -121,7 +121,7 @@ def test_a_ticket_of_a_failure_raises_it(client):
 def test_a_ticket_before_its_time_says_so_and_is_cancelled(client):
     ticket = client.submit("demo.echo", {}, run_at="2100-01-31T09:00:00Z")
 
-    with pytest.raises(NotYet, match="is scheduled and goes on"):
+    with pytest.raises(NotYet, match="is scheduled and continues"):
         ticket.result(timeout=0)
     cancelled = ticket.cancel()
 

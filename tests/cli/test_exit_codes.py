@@ -44,7 +44,7 @@ NOWHERE = "http://127.0.0.1:1"
         (
             8,
             ["submit", "demo.sleep", '{"seconds": 60}', "--wait", "--timeout", "0"],
-            "goes on",
+            "continues",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_failed_flow_shows_what_succeeded_and_is_retried(client):
 def test_a_flow_before_its_time_says_so_and_is_cancelled(client):
     flow = client.submit_flow([LATE])
 
-    with pytest.raises(NotYet, match=r"^flow flow_.* is running and goes on"):
+    with pytest.raises(NotYet, match=r"^flow flow_.* is running and continues"):
         flow.results(timeout=0)
 
     assert "cancelled" == flow.cancel()["state"] == flow.state

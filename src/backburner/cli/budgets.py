@@ -66,7 +66,7 @@ def put(
     of: OfOption = None,
     overrun: Annotated[
         Overrun,
-        typer.Option(help="Whether a job that has used up its hold goes on."),
+        typer.Option(help="Whether a job that has used up its hold continues."),
     ] = Overrun.EXTEND,
 ) -> None:
     """Set a budget: a limit in tokens or money per window."""

@@ -48,7 +48,7 @@ def wait(client: Client, name: str, timeout: float | None) -> Flow | Batch:
             return client.wait_flow(name, timeout=timeout)
         return client.wait_batch(name, timeout=timeout)
     except KeyboardInterrupt:
-        leave(Exit.INTERRUPTED, f"interrupted; {name} goes on")
+        leave(Exit.INTERRUPTED, f"interrupted; {name} continues")
 
 
 def watch(client: Client, name: str, *, as_json: bool) -> Flow | Batch:
@@ -70,7 +70,7 @@ def leave_by(seen: Flow | Batch) -> None:
     name, state = seen["id"], seen["state"]
     if not is_final(seen):
         leave(
-            Exit.TIMED_OUT, f"{name} is {state} and goes on: `backburner wait {name}`"
+            Exit.TIMED_OUT, f"{name} is {state} and continues: `backburner wait {name}`"
         )
     if "sealed" in seen:
         failed = _unsuccessful(seen)

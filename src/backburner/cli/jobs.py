@@ -462,7 +462,7 @@ def _leave_by(job: Job) -> None:
     if not is_final(job):
         leave(
             Exit.TIMED_OUT,
-            f"job {job['id']} is {job['state']} and goes on: "
+            f"job {job['id']} is {job['state']} and continues: "
             f"`backburner wait {job['id']}`",
         )
     if job["state"] != JobState.SUCCEEDED:

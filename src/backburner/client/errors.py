@@ -80,7 +80,7 @@ class NotYet(ClientError, TimeoutError):
     def __init__(self, seen: Mapping[str, Any]) -> None:
         kind = seen["id"].partition("_")[0]
         super().__init__(
-            f"{kind} {seen['id']} is {seen['state']} and goes on", code="NOT_YET"
+            f"{kind} {seen['id']} is {seen['state']} and continues", code="NOT_YET"
         )
         self.job = cast("Job", seen)
         """The last known data."""
@@ -99,7 +99,7 @@ class PollAborted(ClientError):
     """The caller stopped polling; the job continues."""
 
     def __init__(self) -> None:
-        super().__init__("polling was aborted; the job goes on", code="POLL_ABORTED")
+        super().__init__("polling was aborted; the job continues", code="POLL_ABORTED")
 
 
 class WebhookError(ClientError):

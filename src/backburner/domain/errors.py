@@ -34,7 +34,7 @@ BackburnerError               code, retryable
 ├── TransactionTooLong        a body took too long and was rolled back          → 503
 ├── StoreUnavailable          the database cannot be used                       → 503
 │   └── StoreFull             the database has no space left                    → 507
-├── BrokerUnavailable         the message broker cannot be reached; work goes on
+├── BrokerUnavailable         the message broker cannot be reached; jobs still run
 └── ConfigurationError        raised at start-up, with the setting's name
 
 The branch tells who must act, and `retryable` whether a retry may succeed. `code` is
@@ -389,7 +389,7 @@ class StoreFull(StoreUnavailable):
 
 
 class BrokerUnavailable(BackburnerError):
-    """The message broker cannot be reached; work goes on from the store."""
+    """The message broker cannot be reached; jobs still run from the store."""
 
     code = "BROKER_UNAVAILABLE"
     retryable = True

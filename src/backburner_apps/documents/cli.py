@@ -41,7 +41,9 @@ def group() -> None:
 
 @commands.command()
 def upload(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="Files to upload.")
+    ],
     *,
     watch: Annotated[
         bool, typer.Option("--watch", help="Wait until all files are processed.")
@@ -67,8 +69,8 @@ def upload(
                 if watch:
                     watch_batch(client, batch_id, uploader)
         except KeyboardInterrupt:
-            goes_on = f"; batch {batch_id} goes on" if batch_id else ""
-            leave(Exit.INTERRUPTED, f"interrupted{goes_on}")
+            continues = f"; batch {batch_id} continues" if batch_id else ""
+            leave(Exit.INTERRUPTED, f"interrupted{continues}")
     _write_uploads(batch_id, uploader.uploads, as_json=as_json)
     failed = sum(each.is_failed for each in uploader.uploads)
     if failed:

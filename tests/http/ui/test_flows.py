@@ -61,7 +61,7 @@ async def see_the_graph(dashboard):
     """Twenty-four pages that are alike share one box; the box lists them."""
     assert 5 == await dashboard.tab.evaluate(BOXES)
     await dashboard.tab.click("g.node")
-    await dashboard.shows("24 steps of the chosen box", ".chips")
+    await dashboard.shows("24 steps of the selected box", ".chips")
     await dashboard.shows("PROVIDER_DOWN", "td .why")
     await dashboard.check("flow failed")
 

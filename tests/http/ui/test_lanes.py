@@ -73,10 +73,10 @@ async def ask(dashboard, tenant="owls", **value):
 async def test_who_may_not_answer_sees_no_control(dashboard):
     await dashboard.log_in("tenant-operator", tenant="larks")
     await dashboard.visit("questions")
-    await dashboard.shows("No job asks anything")
+    await dashboard.shows("No open questions")
     await ask(dashboard, "larks", question=HOSTILE)
     await dashboard.shows("Send <b>this</b> to ⟨202E⟩5 customers⟨001B⟩[31m?")
-    await dashboard.shows("goes on with Hold it back", ".question")
+    await dashboard.shows("continues with Hold it back", ".question")
     await dashboard.shows("a key with the scope questions:answer", ".question")
     assert not await dashboard.tab.evaluate("document.querySelector('.reply button')")
     await ask(dashboard, "larks", question="Another one?")

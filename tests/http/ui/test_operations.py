@@ -178,7 +178,7 @@ async def test_a_webhook_that_failed_is_replayed(dashboard):
     await dashboard.shows(made.json()["id"], "[aria-label='Webhook deliveries']")
     await dashboard.check("fleet deliveries")
     await dashboard.click("Replay")
-    await dashboard.shows("It is sent again", ".toast")
+    await dashboard.shows("The webhook is sent again", ".toast")
     entries = await dashboard.server.backburner.engine.store.audited(
         "default", before=None, limit=9
     )

@@ -21,7 +21,7 @@ async def test_a_capability_is_tried_from_a_form(dashboard):
     await dashboard.tab.click("#metadata")
     await dashboard.tab.type("order")
     await dashboard.click("Send")
-    await dashboard.shows("one name=text in each line.", ".notice.bad")
+    await dashboard.shows("name=text, one per line.", ".notice.bad")
     await dashboard.tab.click("#metadata")
     await dashboard.tab.press("End")
     await dashboard.tab.type("=A-1042")

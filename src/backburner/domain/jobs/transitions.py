@@ -267,7 +267,7 @@ def reschedule(job: Job, run_at: Instant | None, *, now: Instant) -> Change | No
         )
     if job.wait is not None:
         raise IllegalTransition(
-            f"job {job.id} cannot be rescheduled: its handler decides when it goes on"
+            f"job {job.id} cannot be rescheduled: its handler decides when it continues"
         )
     if run_at is not None and run_at > now:
         to, name = JobState.SCHEDULED, event.SCHEDULED

@@ -90,7 +90,7 @@ def _check_name(name: str) -> None:
 _REFUSED = {
     SignalAnswer.DIFFERS: "signal {name!r} of job {job} has another value already",
     SignalAnswer.TOO_LATE: "the wait for {name!r} of job {job} has timed out",
-    SignalAnswer.FINISHED: "job {job} is over: it takes no signals",
-    SignalAnswer.TOO_MANY: f"job {{job}} has {MAX_SIGNALS} signals; it takes no more",
+    SignalAnswer.FINISHED: "job {job} has ended: it takes no signals",
+    SignalAnswer.TOO_MANY: f"job {{job}} has {MAX_SIGNALS} signals, the maximum",
     SignalAnswer.UNASKED: "job {job} has no open question {name!r}",
 }

@@ -113,7 +113,7 @@ def _object(value: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise _refused("input", f"must be an object: the field {JOB!r} is added to it")
     if JOB in given:
-        raise _refused(f"input.{JOB}", "leave it out: it says how the job ended")
+        raise _refused(f"input.{JOB}", "leave it out: the engine adds it")
     if len(text) > LARGE:
         raise _refused("input", f"has {len(text)} bytes, at most {LARGE} are allowed")
     return given

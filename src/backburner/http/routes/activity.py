@@ -26,7 +26,7 @@ class ActivityQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    since: Time | None = Field(None, description="Else for 30 minutes.")
+    since: Time | None = Field(None, description="Default: 30 minutes ago.")
 
 
 class MinuteView(BaseModel):
@@ -36,14 +36,14 @@ class MinuteView(BaseModel):
     submitted: int
     succeeded: int
     failed: int
-    retried: int = Field(description="Attempts that failed and are followed by others.")
+    retried: int = Field(description="Failed attempts that will be repeated.")
 
 
 class ActivityView(BaseModel):
-    """Jobs by minute; minutes without any are left out."""
+    """Numbers of jobs by minute; minutes without jobs are left out."""
 
     since: datetime
-    capped: bool = Field(description="Whether `since` is later than was asked for.")
+    capped: bool = Field(description="Whether `since` is later than requested.")
     items: list[MinuteView]
 
 

@@ -197,7 +197,7 @@ async def show(
     summary="Cancel a batch",
     response_model=BatchView,
     responses={
-        200: {"description": "Cancelled: nothing of it runs any more."},
+        200: {"description": "The batch is cancelled; none of its jobs runs."},
         **documented(BatchNotFound, writes=True),
     },
 )

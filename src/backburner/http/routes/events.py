@@ -47,7 +47,7 @@ LastEventId = Annotated[
         alias="Last-Event-ID",
         ge=0,
         le=MAX_CURSOR,
-        description="As `after`, and before it: browsers send it when they reconnect.",
+        description="Overrides `after`; browsers send it when they reconnect.",
     ),
 ]
 

@@ -212,7 +212,7 @@ async def graph(request: Request, caller: Reader, flow_id: str) -> Response:
     summary="Cancel a flow",
     response_model=FlowView,
     responses={
-        200: {"description": "Cancelled: nothing of it runs any more."},
+        200: {"description": "The flow is cancelled; none of its jobs runs."},
         **documented(FlowNotFound, IllegalTransition, writes=True),
     },
 )

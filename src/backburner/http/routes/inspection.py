@@ -42,9 +42,9 @@ class HistoryQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    after: int = Field(0, ge=0, le=MAX_CURSOR, description="Above this `n`.")
+    after: int = Field(0, ge=0, le=MAX_CURSOR, description="Events after this `n`.")
     changes: bool = Field(
-        False, description="Leave out progress and text: only changes of state."
+        False, description="Only changes of state, without progress and text."
     )
     limit: int = Field(200, ge=1, le=MOST_EVENTS)
 
@@ -52,9 +52,9 @@ class HistoryQuery(BaseModel):
 class WaitingView(BaseModel):
     """Why a job does not run."""
 
-    reason: Reason | None = Field(description="Null: it does not wait.")
-    detail: str | None = Field(description="The same for people.")
-    until: str | None = Field(None, description="When it may go on, if that is known.")
+    reason: Reason | None = Field(description="Null: the job does not wait.")
+    detail: str | None = Field(description="The reason as a sentence.")
+    until: str | None = Field(None, description="When it may continue, if known.")
 
 
 @router.get(
@@ -104,7 +104,7 @@ async def given(request: Request, caller: Reader, job_id: str) -> Response:
 @router.get(
     "/v1/jobs/{job_id}/waiting",
     operation_id="explain_wait",
-    summary="Get why a job waits",
+    summary="Get the reason why a job waits",
     response_model=WaitingView,
     responses=documented(JobNotFound),
 )
@@ -117,7 +117,7 @@ async def waiting(request: Request, caller: Reader, job_id: str) -> Response:
 
 _SUSPENDED: Final[Mapping[WaitReason, tuple[Reason, str]]] = {
     WaitReason.SLEEP: ("time", "Its handler sleeps."),
-    WaitReason.LANE: ("time", "It waits for its turn to call a model."),
+    WaitReason.LANE: ("time", "It waits until its model's lane allows a call."),
     WaitReason.SIGNAL: ("signal", "It waits for a signal."),
     WaitReason.QUESTION: ("question", "It waits for an answer of a person."),
     WaitReason.JOB: ("job", "It waits for another job."),
@@ -130,7 +130,7 @@ async def _explained(engine: Engine, job: Job) -> dict[str, Any]:
             return _view("dependency", "It waits for earlier steps of its flow.")
         case JobState.SCHEDULED:
             why = "" if job.error is None else f" {job.error.message}"
-            return _view("time", f"It waits for its time.{why}", job.run_at)
+            return _view("time", f"It waits for its start time.{why}", job.run_at)
         case JobState.WAITING if job.wait is not None:
             return _view(*_SUSPENDED[job.wait.reason], job.wait.until)
         case JobState.QUEUED:
@@ -151,7 +151,7 @@ async def _queued(engine: Engine, job: Job) -> dict[str, Any]:
             running = JobFilter(state=JobState.RUNNING, queue=job.queue)
             count = await engine.store.count(running, most=state.concurrency)
             if count >= state.concurrency:
-                detail = f"{count} jobs of the queue {job.queue!r} run: its limit."
+                detail = f"The queue {job.queue!r} runs {count} jobs, its limit."
                 return _view("concurrency", detail)
     workers = await engine.store.workers()
     serving = [worker for worker in workers if job.queue in worker.queues]

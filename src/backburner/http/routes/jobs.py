@@ -251,7 +251,7 @@ async def counting(
     response_model=JobView,
     responses={
         202: {
-            "description": "The job that does it; its progress counts the jobs.",
+            "description": "The job that does this; its progress counts the jobs.",
             "headers": headers.LOCATION,
         },
         **documented(FlowNotFound, BatchNotFound, body=True, writes=True),

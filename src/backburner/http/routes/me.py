@@ -20,26 +20,26 @@ class MeView(BaseModel):
     tenant: str
     user: str = Field(description="The user that it acts as.")
     role: str | None = Field(
-        description="The largest role whose scopes it has; null if it has none whole."
+        description="The largest role of which it has all scopes; null: none."
     )
     scopes: list[str]
     sees_tenant: bool = Field(
-        description="Whether lists show the things of all users of the tenant."
+        description="Whether lists include the data of all users of the tenant."
     )
     sees_traces: bool = Field(description="Whether it sees stack traces.")
     needs_login: bool = Field(
-        description="Whether callers show an API key; false with `serve --dev`."
+        description="Whether callers need an API key; false with `serve --dev`."
     )
     version: str = Field(description="The version of the server.")
     applications: list[str] = Field(
-        description="The applications whose routes the server has."
+        description="The applications whose routes the server serves."
     )
 
 
 @router.get(
     "/v1/me",
     operation_id="get_me",
-    summary="Get who the caller is",
+    summary="Get the caller's identity and scopes",
     response_model=MeView,
     responses=documented(),
 )

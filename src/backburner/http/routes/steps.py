@@ -34,7 +34,7 @@ SHOWN = 1_000
 """Longer results, in characters, are left out of the list."""
 
 router = APIRouter(tags=["jobs"])
-DryRun = Annotated[bool, Query(description="Store nothing; say what it would take.")]
+DryRun = Annotated[bool, Query(description="Store nothing; return an estimate.")]
 
 
 @router.get(
@@ -73,12 +73,12 @@ async def steps(request: Request, caller: Reader, job_id: str) -> Response:
 @router.post(
     "/v1/jobs/{job_id}/fork",
     operation_id="fork_job",
-    summary="Run a job again from a step on, as a new job",
+    summary="Run a job again from one of its steps, as a new job",
     status_code=202,
     response_model=JobView,
     responses={
-        200: {"model": ForkQuote, "description": "What it would take."},
-        202: {"description": "It is stored.", "headers": headers.LOCATION},
+        200: {"model": ForkQuote, "description": "The estimate, with `dry_run`."},
+        202: {"description": "The new job is stored.", "headers": headers.LOCATION},
         **documented(
             PromptRefused,
             JobNotFound,

@@ -51,8 +51,8 @@ class CallQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    since: Time | None = Field(None, description="Calls from then on; else 30 days.")
-    until: Time | None = Field(None, description="Calls before then.")
+    since: Time | None = Field(None, description="Start. Default: 30 days ago.")
+    until: Time | None = Field(None, description="End. Default: now.")
     everyone: bool = Field(
         False, description="Of all users of the tenant; needs the scope `usage:read`."
     )
@@ -83,7 +83,7 @@ class CostQuery(CallQuery):
 @router.get(
     "/v1/usage",
     operation_id="get_usage",
-    summary="Add up what jobs used of models",
+    summary="Get the usage of models",
     response_model=UsageReport,
     responses=documented(),
 )
@@ -114,7 +114,7 @@ async def report(
 @router.get(
     "/v1/usage/costs",
     operation_id="get_costs",
-    summary="Get what calls of models cost, and for what",
+    summary="Get the cost of model calls",
     response_model=CostView,
     responses=documented(),
 )
@@ -177,7 +177,7 @@ async def calls(
 @router.post(
     "/v1/quote",
     operation_id="quote_job",
-    summary="Ask what a job would take",
+    summary="Estimate tokens, cost and time of a job",
     response_model=QuoteView,
     responses=documented(
         PromptRefused, UnknownCapability, TooManyWaiting, TooManyBodies, body=True

@@ -275,7 +275,7 @@ class Mover:
         names = [table.name for table in self._tables]
         if progress and progress["table"] not in names:
             raise MoveRefused(
-                f"the move under way copied rows of table {progress['table']}: name "
+                f"this move has already copied rows of table {progress['table']}: name "
                 "the same applications again, or start again with --replace"
             )
         begun_at = names.index(progress["table"]) if progress else 0
@@ -377,7 +377,7 @@ _OTHERS: Final = {
 def _noting(before: Notice, after: Notice) -> Callable[[sa.Connection], None]:
     def note(connection: sa.Connection) -> None:
         if not notice.replace(connection, before, after):
-            raise MoveRefused("another run of this move is under way")
+            raise MoveRefused("another run of this move is in progress")
 
     return note
 

@@ -167,7 +167,7 @@ def skew(milliseconds: float, doubt: float) -> Finding:
             Status.WARN,
             "clock",
             f"{seconds:.1f} s {direction} the server's",
-            "run a time service on both: delays and schedules are off by as much",
+            "run a time service on both: delays and schedules are off by that much",
         ),
     )
 

@@ -99,7 +99,7 @@ def bloat(size: int, free: int) -> Finding:
     message = f"{free / 1024**2:.1f} of {size / 1024**2:.1f} MiB are unused"
     if free < MANY_FREE_BYTES or free < size * MANY_FREE_SHARE:
         return Finding(Status.PASS, "bloat", message)
-    fix = "it is used again as jobs come; or stop all processes and run VACUUM"
+    fix = "new jobs reuse this space; to free it, stop all processes and run VACUUM"
     return Finding(Status.WARN, "bloat", message, fix)
 
 

@@ -36,7 +36,7 @@ export class BatchView {
     this.bar = element("progress", {max: 100, value: 0})
     this.state = element("p", {className: "batch-state"})
     this.offline = element("p", {className: "offline", hidden: true},
-      "The connection is interrupted. Processing goes on; the page reconnects by itself.")
+      "The connection is interrupted. Processing continues; the page reconnects automatically.")
     this.list = element("ul", {className: "plain files", ariaLabel: "Files of the batch"})
     if (fileCount > WITHOUT_SCROLLING) this.list.tabIndex = 0
     const title = element("h2", {}, `${fileCount} ${fileCount === 1 ? "file" : "files"}`)

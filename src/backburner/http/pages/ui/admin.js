@@ -77,7 +77,7 @@ function Keys() {
     <${Failure} error=${error} retry=${reload} />
     ${made && html`<${Made} made=${made} close=${() => setMade(null)} />`}
     ${isMaking && html`<${NewKey} close=${() => make(false)} done=${found => (setMade(found), make(false), reload())} />`}
-    ${data && !items.length && html`<${Empty} title="There are no keys" command=${`backburner keys create "web shop" --tenant ${bounded(me.value.tenant, 40)}`}>A key lets a program or a person in.</${Empty}>`}
+    ${data && !items.length && html`<${Empty} title="There are no keys" command=${`backburner keys create "web shop" --tenant ${bounded(me.value.tenant, 40)}`}>A program or a person needs a key to use the server.</${Empty}>`}
     ${items.length > 0 && html`<div class="below"><${Frame} label="Keys"><table><thead><tr><th scope="col">Key</th><th scope="col">State</th><th scope="col">User</th><th scope="col">Scopes</th><th scope="col">Last used</th><th scope="col">Created</th><th scope="col">Expires</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${items.map(key => html`<tr key=${key.id}><td><${Name} text=${key.name} most=${50} /> <span class="faint mono">${bounded(key.id, 20)}</span></td><td><${Standing} of=${key} /></td><td>${key.user ? html`<${Name} text=${key.user} most=${40} />` : html`<span class="faint">any</span>`}</td>
         <td title=${key.scopes.join(', ')}>${key.scopes.length}</td><td class="time"><${Ago} at=${key.last_used_at} /></td><td class="time"><${Ago} at=${key.created_at} /></td><td class="time"><${Ago} at=${key.expires_at} /></td>
@@ -95,7 +95,7 @@ function Audit() {
   const items = data?.items ?? []
   const turn = to => go(address('admin/audit', { before: to }))
   return html`<${Failure} error=${error} retry=${reload} />
-    ${data && !items.length && html`<${Empty} title="Nothing has been recorded" command="backburner keys list">What administrators do is recorded here before it is done.</${Empty}>`}
+    ${data && !items.length && html`<${Empty} title="Nothing has been recorded" command="backburner keys list">Each action of an administrator is recorded here before it is executed.</${Empty}>`}
     ${items.length > 0 && html`<${Frame} label="Audit log"><table><thead><tr><th scope="col">When</th><th scope="col">Action</th><th scope="col">Target</th><th scope="col">By key</th><th scope="col">Request</th></tr></thead>
       <tbody>${items.map(one => html`<tr key=${one.seq}><td class="time"><${Ago} at=${one.at} /></td><td class="mono">${bounded(one.action, 60)}</td><td class="mono" dir="ltr" title=${bounded(one.target ?? '', 500)}>${inline(one.target ?? '', 70)}</td><td><${Name} text=${one.actor} most=${40} /></td><td class="mono faint">${bounded(one.request_id ?? '–', 40)}</td></tr>`)}</tbody></table></${Frame}>
       <div class="pager">${before && html`<button onClick=${() => turn(null)}>Newest</button>`}${items.length === PAGE && html`<button onClick=${() => turn(items.at(-1).seq)}>Older</button>`}</div>`}`
@@ -119,7 +119,7 @@ function Configuration() {
   const wanted = text.toLowerCase()
   const settings = data.settings.filter(one => `${one.name} ${one.value}`.toLowerCase().includes(wanted))
   return html`<${Failure} error=${error} retry=${reload} />
-    <p class="faint">Version ${bounded(data.version, 40)}, ${data.examined_at ? html`examined <${Ago} at=${data.examined_at} />` : 'examining…'}. The same on the command line: <code>backburner doctor</code></p>
+    <p class="faint">Version ${bounded(data.version, 40)}, ${data.examined_at ? html`examined <${Ago} at=${data.examined_at} />` : 'examining…'}. On the command line: <code>backburner doctor</code></p>
     ${findings.length > 0 && html`<${Frame} label="Findings"><table><thead><tr><th scope="col">Result</th><th scope="col">What</th><th scope="col">Finding</th></tr></thead>
       <tbody>${findings.map(one => html`<tr><td><span class=${`state ${STATUS[one.status][0]}`}><${Icon} name=${one.status === 'warn' ? 'incidents' : STATUS[one.status][0]} />${STATUS[one.status][1]}</span></td><td>${bounded(one.name, 80)}</td>
         <td class="wrap" dir="ltr">${inline(one.message, 600)}${one.fix && html`<br /><span class="faint">Fix: ${inline(one.fix, 300)}</span>`}</td></tr>`)}</tbody></table></${Frame}>`}

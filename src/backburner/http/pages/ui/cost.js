@@ -80,7 +80,7 @@ export function Cost() {
     const names = Object.keys(PERIODS)
     choose(names[Math.min(names.length - 1, Math.max(0, names.indexOf(chosen) + by))])
   }
-  useKeys({ j: [() => step(1), 'A longer period'], k: [() => step(-1), 'A shorter period'], r: [() => reload(), 'Read again'] })
+  useKeys({ j: [() => step(1), 'A longer period'], k: [() => step(-1), 'A shorter period'], r: [() => reload(), 'Refresh'] })
   const wasted = data && share(data.failed.priced_cost_usd, data.total.priced_cost_usd)
   return html`<${Head} title="Cost"><label><span class="unseen">Period</span><select data-search value=${chosen} onChange=${event => choose(event.target.value)}>
       ${Object.entries(PERIODS).map(([name, [text]]) => html`<option value=${name}>${text}</option>`)}</select></label></${Head}>
@@ -91,7 +91,7 @@ export function Cost() {
       <div class="tile"><b>${data ? number(data.total.calls) : '…'}</b><span>calls by ${data ? number(data.total.jobs) : '…'} jobs</span></div></div>
     ${data?.capped && html`<p class="faint" role="status">Of the newest ${number(data.total.calls)} calls, since <${Ago} at=${data.since} />. Choose a shorter period for all of its calls, or use <code>backburner usage</code>.</p>`}
     <${Budgets} />
-    ${data && !data.total.calls && html`<div class="below"><${Empty} title=${`No model was called in the ${PERIODS[chosen][0]}`} command="backburner usage --by day">Jobs that call models appear here with what they used and cost. Their whole history:</${Empty}></div>`}
+    ${data && !data.total.calls && html`<div class="below"><${Empty} title=${`No model was called in the ${PERIODS[chosen][0]}`} command="backburner usage --by day">Jobs that call models appear here with what they used and cost. To see their whole history, run:</${Empty}></div>`}
     ${data?.total.calls > 0 && html`<div class="two below"><${By} title="capability" items=${data.by_capability} total=${data.total} filter="capability" /><${By} title="model" items=${data.by_model} total=${data.total} />
       ${everyone && html`<${By} title="user" items=${data.by_user} total=${data.total} filter=${me.value.sees_tenant ? 'user' : null} />`}</div><${Dearest} jobs=${data.jobs} everyone=${everyone} />`}`
 }

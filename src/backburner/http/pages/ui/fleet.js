@@ -5,7 +5,7 @@ import { Deliveries, Endpoints } from './webhooks.js'
 
 function Queues({ data, error, reload }) {
   const set = async (queue, verb) => {
-    if (verb === 'pause' && !(await confirmed(`Pause the queue ${bounded(queue.name, 80)}?`, 'Jobs that run go on. No other job of it starts until it is resumed. It concerns all tenants.', 'Pause the queue', { danger: true }))) return
+    if (verb === 'pause' && !(await confirmed(`Pause the queue ${bounded(queue.name, 80)}?`, 'Running jobs continue. No other job of this queue starts until you resume it. This affects all tenants.', 'Pause the queue', { danger: true }))) return
     try {
       await api(`/v1/queues/${queue.name.split('/').map(encodeURIComponent).join('/')}/${verb}`, { method: 'POST', body: {} })
       say(`The queue is ${verb}d.`)
@@ -41,7 +41,7 @@ async function act(path, done, reload, { method = 'POST', body = method === 'DEL
 
 function Workers({ data, error, reload }) {
   const drain = async worker => {
-    const question = 'It finishes its jobs and claims no others, until it is resumed or started anew.'
+    const question = 'The worker finishes its jobs and claims no others until you resume it or it is restarted.'
     if (!worker.draining && !(await confirmed(`Drain the worker ${bounded(worker.id, 40)}?`, question, 'Drain the worker', { danger: true }))) return
     await act(`/v1/workers/${encodeURIComponent(worker.id)}/${worker.draining ? 'resume' : 'drain'}`, worker.draining ? 'The worker claims jobs again.' : 'The worker claims no more jobs.', reload)
   }
@@ -98,7 +98,7 @@ function Schedules({ data, error, reload }) {
   const [edited, edit] = useState(null)
   const maySave = may('queues:admin') && may('jobs:write')
   const remove = async one =>
-    (await confirmed(`Delete the schedule ${bounded(one.name, 80)}?`, 'Jobs that it has submitted stay.', 'Delete the schedule', { danger: true })) &&
+    (await confirmed(`Delete the schedule ${bounded(one.name, 80)}?`, 'Jobs that the schedule has submitted are not deleted.', 'Delete the schedule', { danger: true })) &&
     act(scheduleAt(one.name), 'The schedule is deleted.', reload, { method: 'DELETE' })
   return html`<div class="head"><h2 class="section">Schedules</h2><div class="actions">${maySave && html`<button onClick=${() => edit({})}>New schedule</button>`}</div></div><${Failure} error=${error} />
     ${edited && html`<${ScheduleForm} one=${edited.name ? edited : null} close=${() => edit(null)} reload=${reload} />`}
@@ -107,8 +107,8 @@ function Schedules({ data, error, reload }) {
       <tbody>${data.items.map(one => html`<tr key=${one.name}><td><${Name} text=${one.name} />${one.paused && html` <span class="state waiting">paused</span>`}</td><td><${Name} text=${one.capability} /></td><td class="mono">${bounded(one.cron, 60)} <span class="faint">${one.timezone}</span></td>
         <td class="time">${one.paused ? html`<span class="faint">–</span>` : html`<${Ago} at=${one.next_at} />`}</td><td class="time"><${Ago} at=${one.last_at} /></td>
         <td>${may('queues:admin') && html`<div class="actions">
-          <button onClick=${() => act(`${scheduleAt(one.name)}/run`, 'Its job is submitted.', reload)}>Run now</button>
-          <button onClick=${() => act(`${scheduleAt(one.name)}/${one.paused ? 'resume' : 'pause'}`, one.paused ? 'The schedule goes on.' : 'The schedule is paused.', reload)}>${one.paused ? 'Resume' : 'Pause'}</button>
+          <button onClick=${() => act(`${scheduleAt(one.name)}/run`, 'The job is submitted.', reload)}>Run now</button>
+          <button onClick=${() => act(`${scheduleAt(one.name)}/${one.paused ? 'resume' : 'pause'}`, one.paused ? 'The schedule is resumed.' : 'The schedule is paused.', reload)}>${one.paused ? 'Resume' : 'Pause'}</button>
           ${maySave && !one.declared && html`<button onClick=${() => edit(one)}>Change</button>`}
           ${!one.declared && html`<button class="danger" onClick=${() => remove(one)}>Delete</button>`}</div>`}</td></tr>`)}</tbody></table></${Frame}>`}`
 }

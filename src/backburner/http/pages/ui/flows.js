@@ -21,10 +21,10 @@ const isOwn = one => one.user === me.value.user || !me.value.needs_login
 
 const KINDS = {
   flows: { noun: 'flow', states: ['running', 'succeeded', 'failed', 'cancelled'], field: 'flow_id',
-    command: () => `echo '${FLOW}' | backburner flows submit -`, about: 'A flow is jobs that wait for each other.' },
+    command: () => `echo '${FLOW}' | backburner flows submit -`, about: 'A flow is a set of jobs that depend on each other.' },
   batches: { noun: 'batch', states: ['open', 'finished'], field: 'batch_id',
     command: () => `curl ${location.origin}/v1/batches${me.value.needs_login ? ' -H "Authorization: Bearer $BACKBURNER_API_KEY"' : ''} -H 'Content-Type: application/json' -d '${BATCH}'`,
-    about: 'A batch is jobs and flows that are counted and end together.' },
+    about: 'A batch is a set of jobs and flows that are counted together.' },
 }
 const LOOK = { open: 'running', finished: 'succeeded' }
 
@@ -140,9 +140,9 @@ function Graph({ flow, graph, picked, pick }) {
   const stop = () => follows && follow(false)
   const isHidden = graph.nodes.some(node => node.size > 1)
   return html`<div class="graph" ref=${frame} onWheel=${stop} onPointerDown=${event => event.target.closest('.frame') && stop()}>
-    <div class="head"><h2>Graph</h2><span class="faint">${isHidden ? 'Steps that are alike share a box: choose it to list them.' : ''}</span>
+    <div class="head"><h2>Graph</h2><span class="faint">${isHidden ? 'Similar steps share a box: select it to list them.' : ''}</span>
       ${flow.state === 'running' && html`<label class="actions"><input type="checkbox" checked=${follows} onChange=${() => follow(!follows)} /> Follow running steps</label>`}</div>
-    <${Frame} label="Graph of the steps"><svg role="group" aria-label="Steps; the table below has the same" width=${width + 24} height=${height + 24} viewBox=${`-12 -12 ${width + 24} ${height + 24}`}>
+    <${Frame} label="Graph of the steps"><svg role="group" aria-label="Steps; the table below lists them" width=${width + 24} height=${height + 24} viewBox=${`-12 -12 ${width + 24} ${height + 24}`}>
       ${edges.map(edge => html`<path key=${`${edge.from}-${edge.to}`} class=${edge.lax ? 'lax' : ''} d=${edge.path} />`)}
       ${boxes.map(box => html`<${Node} key=${box.id} box=${box} node=${graph.nodes[box.id]} isPicked=${picked === box.id} pick=${() => pick(picked === box.id ? null : box.id)} />`)}
     </svg></${Frame}></div>`
@@ -192,10 +192,10 @@ function Actions({ kind, one, failed, isLive, reload }) {
   }
   const canRetry = failed > 0 && may('dead-letters:retry') && (kind === 'batches' || !isLive)
   const retry = async () =>
-    (await confirmed(`Retry ${plural(failed, 'failed job')}?`, 'Each is queued again with fresh attempts. What was cancelled because of it waits again.', `Retry ${plural(failed, 'failed job')}`)) &&
+    (await confirmed(`Retry ${plural(failed, 'failed job')}?`, 'Each failed job is queued again with new attempts. Jobs that were cancelled because of it wait for it again.', `Retry ${plural(failed, 'failed job')}`)) &&
     act('retry', answer => (answer.retried === undefined ? 'The failed steps are queued again.' : `${plural(answer.retried ?? 0, 'job')} queued again.`))
   const cancel = async () =>
-    (await confirmed(`Cancel this ${noun}?`, 'Everything of it that has not ended ends now. It cannot be started again.', `Cancel the ${noun}`, { danger: true })) &&
+    (await confirmed(`Cancel this ${noun}?`, `All jobs of the ${noun} that have not ended are cancelled now. They cannot be started again.`, `Cancel the ${noun}`, { danger: true })) &&
     act('cancel', () => `The ${noun} is cancelled.`)
   useKeys({ r: [() => canRetry && retry(), 'Retry what failed'] })
   return html`${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry ${number(failed)} failed</button>`}
@@ -208,7 +208,7 @@ const Crumb = ({ kind, title, id }) => html`<p class="faint"><a href=${`/ui/${ki
 function Missing({ kind, error, reload }) {
   const { noun } = KINDS[kind]
   return error.status === 404
-    ? html`<h1 tabindex="-1">There is no such ${noun}</h1><p class="faint">It does not exist, was deleted for its age, or belongs to somebody else.</p><p><a href=${`/ui/${kind}`}>Show all ${kind}</a></p>`
+    ? html`<h1 tabindex="-1">There is no such ${noun}</h1><p class="faint">It does not exist, was deleted after its retention time, or belongs to another user.</p><p><a href=${`/ui/${kind}`}>Show all ${kind}</a></p>`
     : html`<h1 tabindex="-1">${bounded(noun, 20)}</h1><${Failure} error=${error} retry=${reload} />`
 }
 
@@ -247,7 +247,7 @@ function Flow({ id }) {
     <div class="card"><${Graph} flow=${flow} graph=${graph} picked=${chosen && picked.id} pick=${node => pick(node === null ? null : { id: node, size: total })} /></div>
     <div class="grid beside"><div><div class="card"><h2>Steps</h2>
       <${Steps} key=${chosen ? picked.id : 'all'} id=${id} node=${chosen ? picked.id : undefined} counts=${chosen ? chosen.counts : counts} isMine=${isMine}
-        note=${chosen && `${plural(chosen.size, 'step')} of the chosen box`} clear=${() => pick(null)} /></div></div>
+        note=${chosen && `${plural(chosen.size, 'step')} of the selected box`} clear=${() => pick(null)} /></div></div>
     <div><${Facts} one=${flow}>${flow.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${flow.batch_id}`}>${bounded(flow.batch_id, 60)}</a></dd>`}</${Facts}></div></div>`
 }
 

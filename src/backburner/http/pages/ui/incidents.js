@@ -11,7 +11,7 @@ export function Incidents() {
   const { data, error, reload } = useApi('/v1/dead-letters?limit=100&impact=true', { live: 3000, when: isFailure })
   const retry = async group => {
     const title = `Retry ${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} in stages?`
-    const text = 'One job is tried first, then ten, then all. It stops by itself if more than half of a stage fail again.'
+    const text = 'One job is retried first, then ten, then all. The retry stops if more than half of the jobs of a stage fail again.'
     if (!(await confirmed(title, text, 'Start the staged retry'))) return
     try {
       const body = { action: 'retry', staged: true, where: { fingerprint: group.fingerprint } }
@@ -22,7 +22,7 @@ export function Incidents() {
   }
   return html`<${Head} title="Incidents"><span class="faint" role="status">${data ? `${number(data.items.length)}${data.more ? '+' : ''} causes` : ''}</span></${Head}>
     <${Failure} error=${error} retry=${reload} />
-    ${data && !data.items.length && html`<${Empty} title="No job has failed for good" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
+    ${data && !data.items.length && html`<${Empty} title="No job has failed permanently" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
     ${data?.items.length > 0 && html`<${Frame} label="Causes"><table>
       <thead><tr><th scope="col">Cause</th><th scope="col">Capability</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Users</th><th scope="col" class="number">Cost</th><th scope="col">First</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.items.map(group => html`<tr key=${group.fingerprint}>

@@ -35,7 +35,7 @@ export function segments(events, job) {
 }
 
 const WAITS = {
-  sleep: 'Sleeps', lane: 'Waits for its model', signal: 'Waits for a signal',
+  sleep: 'Sleeps', lane: 'Waits for the model’s rate limit', signal: 'Waits for a signal',
   question: 'Waits for an answer', job: 'Waits for another job',
 }
 
@@ -44,9 +44,9 @@ function segment(name, { data }) {
   switch (name) {
     case 'blocked': return { kind: 'blocked', label: 'Waits for earlier steps' }
     case 'queued': return { kind: 'queued', label: data.outcome === 'handed_back' ? 'Queued again: its worker stopped' : data.generation ? `Queued by retry ${data.generation}` : 'Waits for a worker' }
-    case 'scheduled': return { kind: 'scheduled', label: error ? `Waits: ${error}` : WAITS[data.wait?.reason] || 'Waits for its time' }
+    case 'scheduled': return { kind: 'scheduled', label: error ? `Waits: ${error}` : WAITS[data.wait?.reason] || 'Waits for its start time' }
     case 'waiting': return { kind: 'scheduled', label: `${WAITS[data.wait?.reason] || 'Waits'}${data.wait?.name ? `: ${data.wait.name}` : ''}` }
-    case 'signalled': return { kind: 'queued', label: 'Its wait is over' }
+    case 'signalled': return { kind: 'queued', label: 'Queued again: its wait has ended' }
     case 'throttled': return { kind: 'scheduled', label: `Rate limited${data.lane ? ` on ${data.lane}` : ''}: ${error || 'the provider said to wait'}` }
     case 'retrying': return { kind: 'scheduled', label: 'Waits before the next attempt' }
     case 'stalled': return { kind: 'queued', label: 'Queued again: its worker was lost' }
@@ -82,7 +82,7 @@ function Timeline({ events, job }) {
 /** Read at most `CONTENT_MOST` characters of an address. */
 async function readSome(path) {
   const response = await fetch(path)
-  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).detail || 'It cannot be read.')
+  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).detail || 'The content cannot be read.')
   const size = Number(response.headers.get('content-length') || 0)
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
   let text = ''
@@ -265,7 +265,7 @@ export function Job({ id }) {
     }
   }
   const cancel = async () =>
-    (await confirmed('Cancel this job?', 'It ends now. A handler that runs is interrupted. It cannot be started again.', 'Cancel the job', { danger: true })) &&
+    (await confirmed('Cancel this job?', 'The job ends now, and a running handler is interrupted. It cannot be started again.', 'Cancel the job', { danger: true })) &&
     act('cancel', 'The job is cancelled.')
   const retry = () => act('retry', 'The job is queued again.')
   const canRetry = job?.state === 'failed' && may('dead-letters:retry')
@@ -277,7 +277,7 @@ export function Job({ id }) {
   })
 
   if (error && !job) return error.status === 404
-    ? html`<h1 tabindex="-1">There is no such job</h1><p class="faint">It does not exist, was deleted for its age, or belongs to somebody else.</p><p><a href="/ui/jobs">Show all jobs</a></p>`
+    ? html`<h1 tabindex="-1">There is no such job</h1><p class="faint">It does not exist, was deleted after its retention time, or belongs to another user.</p><p><a href="/ui/jobs">Show all jobs</a></p>`
     : html`<h1 tabindex="-1">Job</h1><${Failure} error=${error} retry=${reload} />`
   if (!job) return html`<h1 tabindex="-1" class="mono">${bounded(id, 60)}</h1>`
   const told = (isLive && progress) || job.progress
@@ -331,5 +331,5 @@ export function Job({ id }) {
       <dt>Calls</dt><dd>${number(job.usage.calls)}</dd>
       <dt>Input</dt><dd>${number(job.usage.input_tokens)} tokens${job.usage.cached_tokens ? html`, <span class="faint">${number(job.usage.cached_tokens)} cached</span>` : ''}</dd>
       <dt>Output</dt><dd>${number(job.usage.output_tokens)} tokens</dd>
-      <dt>Models</dt><dd>${inline((job.usage.models || []).join(', '), 200)}</dd></dl><${Calls} id=${job.id} count=${job.usage.calls} />` : html`<p class="faint">It has called no model.</p>`}</div></div></div>`
+      <dt>Models</dt><dd>${inline((job.usage.models || []).join(', '), 200)}</dd></dl><${Calls} id=${job.id} count=${job.usage.calls} />` : html`<p class="faint">This job has called no model.</p>`}</div></div></div>`
 }

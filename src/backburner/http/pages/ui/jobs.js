@@ -226,8 +226,8 @@ export function Jobs() {
     if (!chosen.length) return say('Select a job first: move with j and k, select with x.')
     const many = isAll.value ? `${total} jobs that match` : `${number(chosen.length)} ${chosen.length === 1 ? 'job' : 'jobs'}`
     const words = action === 'cancel'
-      ? ['Cancel', 'Jobs that run are interrupted. Jobs that have ended stay as they are. A cancelled job cannot be started again.', 'danger']
-      : ['Retry', 'Failed jobs are queued again with fresh attempts. Other jobs stay as they are.', '']
+      ? ['Cancel', 'Running jobs are interrupted. Jobs that have ended do not change. A cancelled job cannot be started again.', 'danger']
+      : ['Retry', 'Failed jobs are queued again with new attempts. Other jobs do not change.', '']
     if (!(await confirmed(`${words[0]} ${many}?`, words[1], `${words[0]} ${many}`, { danger: Boolean(words[2]) }))) return
     const body = isAll.value ? { action, where: without(asked(query), 'sort') } : { action, ids: chosen }
     try {

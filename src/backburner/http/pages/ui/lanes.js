@@ -37,7 +37,7 @@ export function Lanes() {
   const waiting = lanes.reduce((sum, lane) => sum + lane.waiting, 0)
   return html`<${Head} title="Lanes"><span class="faint" role="status">${data ? `${number(lanes.length)} ${lanes.length === 1 ? 'lane' : 'lanes'}, ${number(parked)} parked, about ${number(waiting)} calls waiting` : ''}</span></${Head}>
     <${Failure} error=${error} retry=${reload} />
-    ${data && !lanes.length && html`<${Empty} title="No provider has been called yet" command="backburner lanes">A lane is a provider, a model and a key, with the limits that all workers keep together. It appears with its first call.</${Empty}>`}
+    ${data && !lanes.length && html`<${Empty} title="No provider has been called yet" command="backburner lanes">A lane is a rate limit for one provider, model and key that all workers share. It appears here with its first call.</${Empty}>`}
     ${lanes.length > 0 && html`<${Frame} label="Lanes"><table class="lanes"><thead><tr><th scope="col">Lane</th><th scope="col" class="number">Waiting</th><th scope="col">All started</th>
       <th scope="col" class="number">Learned limit</th><th scope="col" class="number">Pace now</th><th scope="col" class="number">429s</th><th scope="col" class="number">Last minute</th><th scope="col" class="number">Under way</th><th scope="col" class="number">Times parked</th><th scope="col">Declared limits</th></tr></thead>
       <tbody>${lanes.map((lane, at) => html`<tr key=${lane.name} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
@@ -47,5 +47,5 @@ export function Lanes() {
         <td class="number">${lane.waiting ? number(lane.waiting) : html`<span class="faint">0</span>`}</td><td class="time"><${Forecast} at=${lane.done_at} /></td>
         <td class="number">${rate(lane.ceiling)}</td><td class="number">${rate(lane.pace)}</td><td class="number"><${Refused} lane=${lane} /></td>
         <td class="number">${number(lane.last_minute)}</td><td class="number">${number(lane.in_use)}</td><td class="number">${number(lane.parkings)}</td><td class="faint"><${Declared} lane=${lane} /></td></tr>`)}</tbody></table></${Frame}>
-      <p class="faint legend">The learned limit is the most calls a minute that the provider is believed to serve; it has none until a call was refused. A lane that was refused is parked, then tries one call (probing). Waiting is an estimate, and so is when all of these will have started at the present pace. 429s is the share of the last minute's calls that were refused.</p>`}`
+      <p class="faint legend">The learned limit is the estimated number of calls per minute that the provider accepts; it is empty until a call has been refused. After a refused call the lane is parked, then tries one call (probing). The number of waiting calls, and the time when all of them will have started at the current rate, are estimates. 429s is the share of the last minute's calls that were refused.</p>`}`
 }

@@ -82,7 +82,7 @@ function Login() {
       placeholder="bb_live_…" aria-describedby="key-help" />
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <button class="primary" disabled=${busy}>${busy ? 'Checking…' : 'Log in'}</button>
-    <p id="key-help" class="faint">The key becomes a session of 12 hours in this browser. To make a key:</p>
+    <p id="key-help" class="faint">Logging in starts a session of 12 hours in this browser. To create a key, run:</p>
     <code class="block">backburner keys create "my dashboard" --role tenant-operator</code>
   </form></main>`
 }
@@ -97,11 +97,11 @@ const CONNECTION = {
 }
 
 const Connection = () => html`<span class=${`connection ${connection.value}`} role="status"
-  title="Whether this page hears of changes as they happen">${CONNECTION[connection.value]}</span>`
+  title="Whether this page receives live updates">${CONNECTION[connection.value]}</span>`
 
 function Who() {
   const { tenant, user, role, needs_login: isKeyed, sees_tenant: seesTenant } = me.value
-  const title = isKeyed ? role || 'key with own scopes' : 'development'
+  const title = isKeyed ? role || 'custom scopes' : 'development'
   return html`<span class="who" title=${me.value.scopes.join(', ')}>
     <${Name} text=${tenant} most=${24} />${seesTenant ? '' : html` / <${Name} text=${user} most=${24} />`}
     <span class="role">${title}</span></span>

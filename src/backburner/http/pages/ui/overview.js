@@ -97,7 +97,7 @@ function Attention({ oldest, groups, queues, workers, budgets, questions, webhoo
   }
   if (questions?.length) items.push(['Questions', html`${questions.length === 1 ? 'A job waits' : `${questions.length}${questions.length > 9 ? '+' : ''} jobs wait`} for an answer. <a href="/ui/questions">Questions</a>`])
   if (webhooks?.length) items.push(['Webhooks', html`${webhooks.length}${webhooks.length > 9 ? '+' : ''} deliveries have failed. <a href=${may('queues:read') ? '/ui/fleet' : '/ui/webhooks'}>Replay them</a>`])
-  return html`<div class="card attend"><h2>Needs attention</h2>${items.length ? html`<ul class="attention">${items.map(([what, text], place) => html`<li key=${`${place} ${what}`}><span class="bad-text">${what}</span><span>${text}</span></li>`)}</ul>` : html`<p class="faint">Nothing: no job has failed for good, nothing waits long, no queue is paused, no budget is nearly used up.</p>`}</div>`
+  return html`<div class="card attend"><h2>Needs attention</h2>${items.length ? html`<ul class="attention">${items.map(([what, text], place) => html`<li key=${`${place} ${what}`}><span class="bad-text">${what}</span><span>${text}</span></li>`)}</ul>` : html`<p class="faint">Nothing: no job has failed permanently, none has waited long, no queue is paused and no budget is nearly used up.</p>`}</div>`
 }
 
 export function Overview() {

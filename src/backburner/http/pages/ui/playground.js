@@ -13,7 +13,7 @@ const UPLOADS = '/api/v2/uploads'
 function metadataOf(text) {
   const lines = text.split('\n').filter(line => line.trim())
   const pairs = lines.map(line => /^([^=]+)=(.*)$/.exec(line))
-  if (pairs.includes(null)) throw new Error('Metadata has one name=text in each line.')
+  if (pairs.includes(null)) throw new Error('Write metadata as name=text, one per line.')
   return Object.fromEntries(pairs.map(([, name, value]) => [name.trim(), value]))
 }
 
@@ -56,7 +56,7 @@ function Answer({ id }) {
   return html`<div class="card answer"><div class="head"><h2>Answer</h2>${job && html`<${State} of=${job.state} />`}<a href=${`/ui/jobs/${id}`}>Open the job</a></div>
     <${Failure} error=${error} />
     ${job?.error && job.state !== 'succeeded' && html`<p class="bad-text" dir="ltr">${inline(`${job.error.code}: ${job.error.message}`, 1000)}</p>`}
-    ${shown !== null ? html`<${Text} text=${shown} label="Answer" />` : text.text ? html`<${Text} text=${text.text} label="Text so far" />` : html`<p class="faint">${!job || LIVE.has(job.state) ? 'Nothing is written yet.' : 'It ended without an answer.'}</p>`}
+    ${shown !== null ? html`<${Text} text=${shown} label="Answer" />` : text.text ? html`<${Text} text=${text.text} label="Text so far" />` : html`<p class="faint">${!job || LIVE.has(job.state) ? 'There is no text yet.' : 'The job ended without an answer.'}</p>`}
     ${job?.usage && html`<p class="faint">${number(job.usage.input_tokens + job.usage.output_tokens)} tokens, ${money(job.usage.priced_cost_usd)}</p>`}</div>`
 }
 
@@ -99,12 +99,12 @@ function Try({ capability }) {
       ${capability.description && html`<p class="faint">${inline(capability.description, 400)}</p>`}
       ${asJson ? html`<div class="field"><label for="json">Input <span class="faint">JSON</span></label><textarea id="json" rows="10" value=${json} onInput=${event => edit(event.target.value)} spellcheck=${false}></textarea></div>`
         : view}
-      <details><summary>Metadata</summary><div class="field"><label for="metadata">Metadata <span class="faint">optional · kept with the job: one name=text in each line</span></label><textarea id="metadata" rows="3" value=${metadata} onInput=${event => setMetadata(event.target.value)} spellcheck=${false}></textarea></div></details>
+      <details><summary>Metadata</summary><div class="field"><label for="metadata">Metadata <span class="faint">optional · kept with the job: name=text, one per line</span></label><textarea id="metadata" rows="3" value=${metadata} onInput=${event => setMetadata(event.target.value)} spellcheck=${false}></textarea></div></details>
       <${Failure} error=${wrong} />
       ${quote && html`<${Quote} quote=${quote} />`}
       <div class="actions"><button type="button" disabled=${busy} onClick=${() => ask('/v1/quote', setQuote)}>Get a quote</button><button class="primary" disabled=${busy}>Send</button>
         ${hasFields && html`<button type="button" class="quiet" onClick=${swap}>${asJson ? 'Edit as a form' : 'Edit as JSON'}</button>`}</div></form></div>
-    <div>${sent ? html`<${Answer} key=${sent} id=${sent} />` : html`<div class="card"><h2>Answer</h2><p class="faint">It appears here as it is written. The job runs on if you leave this page.</p></div>`}</div></div>`
+    <div>${sent ? html`<${Answer} key=${sent} id=${sent} />` : html`<div class="card"><h2>Answer</h2><p class="faint">The answer appears here while it is written. The job continues if you leave this page.</p></div>`}</div></div>`
 }
 
 // --- Documents: upload, search, ask -------------------------------------------------------------------

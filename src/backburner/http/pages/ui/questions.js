@@ -14,8 +14,8 @@ const mayAnswer = question => may('questions:answer') || (may('jobs:write') && q
 function Otherwise({ question }) {
   const { until, default: value, has_default: hasDefault } = question
   if (!until) return html`Waits until somebody answers.`
-  const what = hasDefault ? html`goes on with <code dir="ltr">${inline(value, 80)}</code>` : 'gives up'
-  return html`Without an answer it ${what} <${Ago} at=${until} />.`
+  const what = hasDefault ? html`continues with <code dir="ltr">${inline(value, 80)}</code>` : 'gives up'
+  return html`Without an answer, the job ${what} <${Ago} at=${until} />.`
 }
 
 function Question({ question, isCurrent }) {
@@ -23,7 +23,7 @@ function Question({ question, isCurrent }) {
   const { job_id: job, name, choices, schema } = question
   const send = async value => {
     const shown = inline(value, 80)
-    if (!(await confirmed(`Answer ${typeof value === 'string' ? `“${shown}”` : shown}?`, 'The job goes on at once. An answer cannot be changed.', 'Send the answer'))) return
+    if (!(await confirmed(`Answer ${typeof value === 'string' ? `“${shown}”` : shown}?`, 'The job continues at once. You cannot change the answer later.', 'Send the answer'))) return
     set({ ...state, busy: true, problem: null })
     try {
       await api(`/v1/jobs/${encodeURIComponent(job)}/questions/${encodeURIComponent(name)}/answer`, { method: 'POST', body: value })
@@ -37,13 +37,13 @@ function Question({ question, isCurrent }) {
   const id = `q-${job}-${name}`.replace(/[^\w-]/g, '-')
   return html`<li class=${`card question ${isCurrent ? 'current' : ''}`} data-row aria-current=${isCurrent ? 'true' : undefined} aria-labelledby=${id}>
     <p id=${id} class="asked" dir="auto">${bounded(question.question, LONGEST)}</p>
-    ${question.error && !isAnswered && html`<p class="bad-text" dir="ltr">The answer before did not match: ${bounded(question.error, 500)}</p>`}
+    ${question.error && !isAnswered && html`<p class="bad-text" dir="ltr">The previous answer did not match: ${bounded(question.error, 500)}</p>`}
     <p class="faint"><a href=${`/ui/jobs/${job}`}><${Name} text=${question.capability} most=${60} /></a>${me.value.sees_tenant && html` of <${Name} text=${question.user} most=${40} />`}, asked <${Ago} at=${question.asked_at} />. ${!isAnswered && !isClosed && html`<${Otherwise} question=${question} />`}</p>
-    <div class="reply">${isAnswered ? html`<p class="good-text" role="status">You answered <span dir="ltr">${inline(state.answer, 200)}</span>. The job goes on.</p>`
-      : isClosed ? html`<p role="status">This question is no longer open: somebody else answered it, its time is over, or its job has ended. <a href=${`/ui/jobs/${job}`}>See the job</a></p>`
+    <div class="reply">${isAnswered ? html`<p class="good-text" role="status">You answered <span dir="ltr">${inline(state.answer, 200)}</span>. The job continues.</p>`
+      : isClosed ? html`<p role="status">This question is no longer open: another person has answered it, its time has run out, or its job has ended. <a href=${`/ui/jobs/${job}`}>See the job</a></p>`
         : mayAnswer(question) ? html`${choices ? html`<${Choices} buttons=${choices.map(one => [one, visible(one)])} send=${send} busy=${state.busy} />`
           : html`<${Form} schema=${schema} id=${id} send=${send} busy=${state.busy} action="Answer…" />`}<${Failure} error=${state.problem} />`
-          : html`<p class="faint">Its user answers, or a key with the scope questions:answer.</p>`}</div></li>`
+          : html`<p class="faint">Only the job's user, or a key with the scope questions:answer, may answer.</p>`}</div></li>`
 }
 
 export function Questions() {
@@ -53,7 +53,7 @@ export function Questions() {
   const open = list.rows.filter(question => !question.isGone).length
   return html`<${Head} title="Questions"><span class="faint" role="status">${list.isRead ? `${number(open)}${list.next ? '+' : ''} open` : ''}</span><${Fresh} list=${list} /></${Head}>
     <${Failure} error=${list.error} retry=${list.reload} />
-    ${list.isRead && !list.rows.length && !list.error && html`<${Empty} title="No job asks anything" command="backburner questions">A handler asks by ctx.ask_person("Send it?", choices=["yes", "no"]). Its job waits here for an answer, without holding a worker.</${Empty}>`}
+    ${list.isRead && !list.rows.length && !list.error && html`<${Empty} title="No open questions" command="backburner questions">A handler asks with ctx.ask_person("Send it?", choices=["yes", "no"]). The question appears here; until it is answered, its job waits without occupying a worker.</${Empty}>`}
     <ul class="questions">${list.rows.map((question, at) => html`<${Question} key=${idOf(question)} question=${question} isCurrent=${at === current} />`)}</ul>
     <div class="pager">${cursor && html`<a href="/ui/questions">First page</a>`}${list.next && html`<a href=${address('questions', { cursor: list.next })}>Next page</a>`}</div>`
 }

@@ -22,7 +22,7 @@ export function Deliveries() {
     const path = job.state === 'failed' ? `/v1/dead-letters/${job.id}/retry` : `/v1/deliveries/${job.id}/replay`
     try {
       await api(path, { method: 'POST', body: {} })
-      say('It is sent again, under the same webhook-id.')
+      say('The webhook is sent again with the same webhook-id.')
       reload()
     } catch (problem) {
       sayProblem(problem)
@@ -32,7 +32,7 @@ export function Deliveries() {
   const items = data?.items ?? []
   return html`<h2 class="section">Webhook deliveries</h2><div class="chips" role="group" aria-label="Which deliveries">${Object.keys(SHOWN).map(name => html`<button aria-pressed=${kind === name} onClick=${() => choose(name)}>${name}</button>`)}</div>
     <${Failure} error=${error} retry=${reload} />
-    ${data && !items.length && html`<p class="faint">No delivery is ${kind === 'on their way' ? 'on its way' : kind}. A job that is submitted with a <code>callback</code> has one.</p>`}
+    ${data && !items.length && html`<p class="faint">No delivery is ${kind === 'on their way' ? 'on its way' : kind}. A job that is submitted with a <code>callback</code> has a delivery when it ends.</p>`}
     ${items.length > 0 && html`<${Frame} label="Webhook deliveries"><table><thead><tr><th scope="col">Delivery</th><th scope="col">State</th><th scope="col">Tells of</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th><th scope="col">Made</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${items.map(job => {
         const { id, href } = subjectOf(job)
@@ -45,7 +45,7 @@ export function Deliveries() {
 export function Endpoints() {
   const { data, error, reload } = useApi('/v1/endpoints?limit=50', { live: 10_000 })
   const set = async (one, verb) => {
-    if (verb === 'disable' && !(await confirmed('Disable this endpoint?', 'Nothing is sent to it until it is enabled. What would be sent meanwhile fails, and can be replayed.', 'Disable the endpoint', { danger: true }))) return
+    if (verb === 'disable' && !(await confirmed('Disable this endpoint?', 'Nothing is sent to this endpoint until you enable it. Deliveries fail meanwhile and can be replayed later.', 'Disable the endpoint', { danger: true }))) return
     try {
       await api(`/v1/endpoints/${one.id}/${verb}`, { method: 'POST', body: {} })
       say(`The endpoint is ${verb}d.`)
