@@ -1,6 +1,6 @@
 # Generated from asynchronous.py by tools/sync-client: change that file instead.
 
-"""The asynchronous client."""
+"""The blocking client."""
 
 import time
 from collections.abc import Generator, Iterator, Sequence

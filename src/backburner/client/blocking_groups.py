@@ -1,6 +1,6 @@
 # Generated from asynchronous_groups.py by tools/sync-client: change that file instead.
 
-"""The methods of the asynchronous client for flows and batches."""
+"""The methods of the blocking client for flows and batches."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar, Unpack

@@ -1,4 +1,4 @@
-"""RabbitMQ: a durable queue for each queue, hints on it, dead letters beside it."""
+"""RabbitMQ: durable queues of work notifications, and queues of dead letters."""
 
 from backburner.brokers.amqp.broker import AmqpBroker
 

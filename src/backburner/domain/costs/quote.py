@@ -1,7 +1,7 @@
 """
 Estimates when a job will start and end, from the history of other jobs.
 
-The queue is simulated many times: a running job goes on for as long as past jobs that
+The queue is simulated many times: a running job continues for as long as past jobs that
 had run as long, each job ahead takes the time of a random past job, and the new job
 starts when a slot is free. The p50 is the median of the simulations. The p90 is a
 slightly higher quantile than 0.9, to allow for what the simulation leaves out.

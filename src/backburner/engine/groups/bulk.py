@@ -2,8 +2,8 @@
 Bulk actions: one job cancels or retries many, page by page, and reports its progress.
 
 Only jobs that were submitted before the action are reached. Each page is a step whose
-result is stored, so a worker that takes over goes on after the last page. A page that a
-lost worker had begun is done again: a job that is cancelled already is skipped.
+result is stored, so a worker that takes over continues after the last page. A page
+that a lost worker had begun is done again: jobs that are already cancelled are skipped.
 
 A staged retry tries one job, then ten, then all. It stops if more than half of a stage
 fail again.
