@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from tests.cli.conftest import COMMAND, SECONDS
+from tests.cli.screen import shown
 
 pytestmark = pytest.mark.one_store
 
@@ -28,6 +29,15 @@ def test_one_frame_shows_queues_workers_lanes_and_failures(ask):
     assert 0 == frame.returncode, frame.stderr
     for part in ("Queues", "Workers", "Lanes", "Failures", "demo.fail", "working"):
         assert part in frame.stdout, part
+
+
+def test_a_narrow_frame_cuts_neither_numbers_nor_states(url, client, at_a_terminal):
+    (worker,) = client.workers()
+
+    _, seen = at_a_terminal("top", "--once", "--url", url, both=True, COLUMNS="50")
+
+    row = next(line for line in shown(seen) if "working" in line).split()
+    assert {str(worker["pid"]), str(worker["slots"]), "working"} <= {*row}
 
 
 def test_a_live_view_ends_with_q_and_leaves_the_terminal_as_it_was(url, tmp_path):

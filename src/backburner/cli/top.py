@@ -200,12 +200,11 @@ def _table(
         is_number = heading.startswith("#")
         name = heading.lstrip("#")
         table.add_column(
-            name,
-            # In a narrow terminal, texts are cut before numbers.
-            min_width=len(name) if is_number or name == "state" else None,
+            _cell(name),
             justify="right" if is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
+            # In a narrow terminal, Rich narrows the other columns first, as their
+            # cells, which do not wrap, are cut.
+            no_wrap=is_number or name == "state",
         )
     for each in rows:
         table.add_row(*map(_cell, row(each)))
@@ -214,10 +213,13 @@ def _table(
 
 def _cell(value: Any) -> Text:
     if isinstance(value, Text):
-        return value
-    if isinstance(value, int):
-        return Text(f"{value:,}", style="" if value else "dim")
-    return Text("-" if value is None else printing.clean(value))
+        text = value
+    elif isinstance(value, int):
+        text = Text(f"{value:,}", style="" if value else "dim")
+    else:
+        text = Text("-" if value is None else printing.clean(value))
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
 
 
 QUEUES = ("queue", "#queued", "#running", "#scheduled", "#done/s", "#failed", "state")
