@@ -77,6 +77,20 @@ def test_submit_passes_on_how_the_job_is_to_be_run(ask):
     assert "2100-01-31T08:00:00.000Z" == job["run_at"]
 
 
+def test_submit_passes_on_how_long_and_how_often_the_job_may_run(ask):
+    ended = ask(
+        *("submit", "demo.echo", "--max-attempts", "7", "--start-by", "1h"),
+        *("--deadline", "2100-01-31T09:00:00+01:00", "--delay", "30m", "--json"),
+    )
+    refused = ask("submit", "demo.echo", "--key", "k", "--deadline", "5m")
+    (job,) = the_lines_of(ended)
+
+    assert (7, "2100-01-31T08:00:00.000Z") == (job["max_attempts"], job["deadline"])
+    assert job["run_at"] < job["start_by"] < job["deadline"]
+    assert 2 == refused.returncode
+    assert "--deadline 5m cannot be combined with --key" in refused.stderr
+
+
 def test_status_names_the_attempt_that_failed(ask, client):
     job = client.submit("demo.fail", {"times": 1}).wait()
 

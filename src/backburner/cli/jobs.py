@@ -63,6 +63,18 @@ def submit(
     delay: Annotated[
         str | None, typer.Option(help="Delay before it starts: 30s, 5m, 2h, 1d.")
     ] = None,
+    start_by: Annotated[
+        str | None,
+        typer.Option(help="Fail it if it has not started by then: a time, or 5m."),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(help="Fail it if it has not ended by then: a time, or 5m."),
+    ] = None,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(help="Number of attempts, the first included.", metavar="N"),
+    ] = None,
     tag: Annotated[
         list[str] | None, typer.Option(help="Tag to filter by. Can be repeated.")
     ] = None,
@@ -103,6 +115,9 @@ def submit(
         queue=queue,
         priority=priority,
         run_at=_run_at(run_at, delay),
+        start_by=_time_of("--start-by", start_by, key),
+        deadline=_time_of("--deadline", deadline, key),
+        max_attempts=max_attempts,
         tags=tag or None,
         metadata=_metadata(metadata),
         tokens=tokens,
@@ -408,6 +423,17 @@ def _run_at(at: str | None, delay: str | None) -> str | None:
     if delay is not None:
         return (now() + span(delay)).isoformat()
     return None if at is None else moment(at).isoformat()
+
+
+def _time_of(option: str, text: str | None, key: str | None) -> str | None:
+    """Parse a time, or a duration from now, which differs in a repeated request."""
+    if text is None:
+        return None
+    if text[-1:] not in "smhd":
+        return moment(text).isoformat()
+    if key is not None:
+        refuse(f"{option} {text} cannot be combined with --key: give a time instead")
+    return (now() + span(text)).isoformat()
 
 
 def moment_of(text: str | None) -> str | None:
