@@ -1,8 +1,26 @@
-"""The help of each command explains each of its parameters."""
+"""The help explains each parameter; commands that the dashboard shows exist."""
 
+import re
+import shlex
+
+import pytest
 from typer.main import get_command
 
 from backburner.cli import app
+from backburner.http import dashboard
+
+SHOWN = re.compile(
+    r'command="(backburner [^"]+)"|>(backburner [^<]+)<'
+    r"|`[^`<\n]*?(backburner [^`<\n]+)`"
+)
+
+
+def shown_commands():
+    """Return the commands in the files of the dashboard; what it inserts is `x`."""
+    for path, page in dashboard.pages().items():
+        if path.endswith(".js") and "/" not in path:
+            for found in SHOWN.findall(page.content.decode()):
+                yield re.sub(r"\$\{[^}]*\}", "x", "".join(found))
 
 
 def parameters(command, name="backburner"):
@@ -29,3 +47,17 @@ def test_arguments_are_written_in_capitals():
 
     assert names
     assert {} == {name: shown for name, shown in names.items() if not shown.isupper()}
+
+
+@pytest.mark.parametrize("line", sorted(set(shown_commands())))
+def test_commands_that_the_dashboard_shows_can_be_run(line):
+    _, *words = shlex.split(line)
+    command = get_command(app)
+    while words and hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    with command.make_context(line, words) as context:
+        assert [] == context.args
+
+
+def test_commands_of_the_dashboard_are_found():
+    assert 12 < len(set(shown_commands()))

@@ -83,7 +83,7 @@ function Login() {
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <button class="primary" disabled=${busy}>${busy ? 'Checking…' : 'Log in'}</button>
     <p id="key-help" class="faint">Logging in starts a session of 12 hours in this browser. To create a key, run:</p>
-    <code class="block">backburner keys create "my dashboard" --role tenant-operator</code>
+    <code class="block">backburner keys create --name "my dashboard" --role tenant-operator</code>
   </form></main>`
 }
 
