@@ -16,6 +16,23 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MOST_BYTES = 120 * 1024
 FOCUS = "document.activeElement.id"
+HIDE = """
+Object.defineProperty(document, 'hidden', {configurable: true, value: true})
+document.dispatchEvent(new Event('visibilitychange'))
+"""
+SHOW = """
+{
+  const [read, clock] = [window.fetch, Date.now]
+  window.fetch = (path, how) => {
+    if (path === '/v1/events') window.after = how.headers['Last-Event-ID'] ?? null
+    return read(path, how)
+  }
+  Date.now = () => clock() + %d * 60_000
+  Object.defineProperty(document, 'hidden', {configurable: true, value: false})
+  document.dispatchEvent(new Event('visibilitychange'))
+}
+"""
+"""Shows the tab again so many minutes later; `after` is where its stream goes on."""
 
 
 async def test_a_person_logs_in_and_out(dashboard):
@@ -64,6 +81,22 @@ async def test_a_lost_stream_is_said_and_opened_again(dashboard):
     await dashboard.shows("Reconnecting", ".connection")
     streams.stopping.clear()
     await dashboard.shows("Live", ".connection")
+
+
+async def test_a_tab_that_was_hidden_for_long_does_not_read_what_it_missed(dashboard):
+    await dashboard.log_in()
+    again = []
+    for minutes in (0, 2):
+        await dashboard.tab.evaluate(HIDE)
+        await dashboard.shows("Paused", ".connection")
+        await dashboard.tab.evaluate(SHOW % minutes)
+        await dashboard.shows("Live", ".connection")
+        await dashboard.tab.until("document.querySelector('[role=status]')")
+        again.append(await dashboard.tab.evaluate("window.after"))
+    await dashboard.tab.reload()
+
+    assert again[0].isdecimal()
+    assert again[1] is None
 
 
 async def test_a_revoked_key_leads_to_the_login_and_leaves_nothing(dashboard):

@@ -176,7 +176,10 @@ export const reconnected = signal(0)
 const listeners = new Set()
 let stream = null
 let cursor = null
+let heardAt = 0
 let delay = 500
+// Who heard nothing for longer goes on with new events: views read again what is now.
+const LONG = 60_000
 
 /** Call `listen(event)` for every event of the stream until the view is gone. */
 export function useEvents(listen) {
@@ -203,18 +206,21 @@ function closeStream() {
 async function follow(mine) {
   let silence
   const isAlive = () => {
+    heardAt = Date.now()
     clearTimeout(silence)
     // The server sends something every 15 seconds.
     silence = setTimeout(() => mine.abort(), 40_000)
   }
   try {
     if (connection.value !== 'lost') connection.value = 'connecting'
+    const isFirst = cursor === null
+    if (Date.now() - heardAt > LONG) cursor = null
     const headers = cursor === null ? {} : { 'Last-Event-ID': cursor }
     const response = await fetch('/v1/events', { headers, signal: mine.signal })
     if (response.status === 401) return endSession('Your login has ended. Log in again.')
     if (!response.ok) throw new Error(String(response.status))
     isAlive()
-    const wasLost = connection.value === 'lost' || cursor !== null
+    const wasLost = connection.value === 'lost' || !isFirst
     connection.value = 'live'
     delay = 500
     if (wasLost) reconnected.value++
