@@ -88,7 +88,7 @@ async def test_a_batch_shows_what_failed_and_retries_it(dashboard):
     broken["cause"] = False
     await dashboard.tab.press("r")
     await dashboard.click("Retry 3 failed jobs", "dialog button")
-    await dashboard.shows("Nothing of this batch has failed.")
+    await dashboard.shows("No job or flow of this batch has failed.")
     await dashboard.shows("13 of 13 members ended", ".notice")
     [entry] = await engine.store.audited("owls", before=None, limit=1)
     assert ("batch.retried", made["id"]) == (entry.action, entry.target)

@@ -10,12 +10,21 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ANN = Owner("owls", "1")
 METADATA = {"order": "A-1042", "<b>" + "wide" * 15: HOSTILE * 9}
+TAG = "embed:file_01a1f201-120e-7001-be37-9b5ef3e1b298"
+BROKEN = """
+[...document.querySelectorAll('.facts dt:not(.given)')].filter(one => {
+  const range = document.createRange()
+  range.selectNodeContents(one)
+  return range.getClientRects().length > 1
+}).map(one => one.innerText)
+"""
+"""The names of facts that take more than one line."""
 PANEL = "document.getElementById('panel').innerText"
 
 
 async def submit(dashboard, capability, value, owner=ANN, *, wait=True):
     engine = dashboard.server.backburner.engine
-    options = Options(owner=owner, metadata=METADATA)
+    options = Options(owner=owner, tags=[TAG], metadata=METADATA)
     made = await engine.submit(capability, value, options)
     if wait:
         await engine.wait(made.id, owner, timeout=60)
@@ -38,6 +47,17 @@ async def test_a_failed_job_is_explained_and_retried(dashboard):
     await dashboard.shows("job.failed", "#panel")
     await dashboard.click("Retry")
     await dashboard.shows("Attempt 1 of retry 1")
+
+
+async def test_a_long_tag_leaves_the_names_of_facts_on_one_line(dashboard):
+    job = await submit(dashboard, "demo.echo", {})
+    await dashboard.log_in(tenant="owls")
+    for width in (1280, 360):
+        await dashboard.tab.look(width=width)
+        await dashboard.visit(f"jobs/{job}")
+        await dashboard.shows(TAG[:40], ".facts")
+        assert [] == await dashboard.tab.evaluate(BROKEN), width
+    await dashboard.tab.look()
 
 
 async def test_why_a_job_waits_is_said(dashboard):

@@ -88,7 +88,7 @@ export function Cost() {
     <div class="tiles"><div class="tile"><b>${data ? html`<${Dollars} of=${data.total} />` : '…'}</b><span>cost, ${PERIODS[chosen][0]}</span></div>
       <div class=${`tile ${wasted > 0.2 ? 'alarm' : ''}`}><b>${data ? html`<${Dollars} of=${data.failed} />` : '…'}</b><span>of it for attempts that failed${wasted ? `: ${Math.round(100 * wasted)} %` : ''}</span></div>
       <div class="tile"><b>${data ? number(data.total.input_tokens + data.total.output_tokens) : '…'}</b><span>tokens</span></div>
-      <div class="tile"><b>${data ? number(data.total.calls) : '…'}</b><span>calls by ${data ? number(data.total.jobs) : '…'} jobs</span></div></div>
+      <div class="tile"><b>${data ? number(data.total.calls) : '…'}</b><span>${data?.total.calls === 1 ? 'call' : 'calls'} by ${data ? number(data.total.jobs) : '…'} ${data?.total.jobs === 1 ? 'job' : 'jobs'}</span></div></div>
     ${data?.capped && html`<p class="faint" role="status">Of the newest ${number(data.total.calls)} calls, since <${Ago} at=${data.since} />. Choose a shorter period for all of its calls, or use <code>backburner usage</code>.</p>`}
     <${Budgets} />
     ${data && !data.total.calls && html`<div class="below"><${Empty} title=${`No model was called in the ${PERIODS[chosen][0]}`} command="backburner usage --by day">Jobs that call models appear here with what they used and cost. To see their whole history, run:</${Empty}></div>`}

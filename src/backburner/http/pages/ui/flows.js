@@ -263,7 +263,7 @@ function FailedMembers({ id }) {
   const current = useRows(rows, open, 'member')
   const isRead = jobs.isRead && flows.isRead
   return html`<div class="card"><div class="head"><h2>Failed</h2><${Fresh} list=${jobs.fresh ? jobs : flows} /></div><${Failure} error=${jobs.error ?? flows.error} />
-    ${isRead && !rows.length && html`<p class="faint">Nothing of this batch has failed.</p>`}
+    ${isRead && !rows.length && html`<p class="faint">No job or flow of this batch has failed.</p>`}
     ${rows.length > 0 && html`<div class="jobs groups"><${Frame} label="Failed jobs and flows"><table><colgroup><col /><col class="w-when" /></colgroup>
       <thead><tr><th scope="col">Job or flow</th><th scope="col">Failed</th></tr></thead>
       <tbody>${rows.map((row, at) => html`<tr key=${row.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
@@ -287,11 +287,11 @@ function Batch({ id }) {
     <${Head} title=${html`<${GroupState} one=${batch} /> Batch of ${plural(whole, 'member')}`}><${Actions} kind="batches" one=${batch} failed=${failed} isLive=${batch.state === 'open'} reload=${reload} /></${Head}>
     <${Failure} error=${error} retry=${reload} />
     <div class="notice"><div class="grow"><${Shares} counts=${members} label=${told(members)} />
-      <p>${percent(done, whole)} % · ${number(done)} of ${plural(whole, 'member')} ended${batch.state === 'open' && whole > total ? `, ${number(whole - total)} still to come` : ''}${batch.state === 'open' && !batch.sealed ? ' · more may be added' : ''}</p></div></div>
+      <p>${percent(done, whole)} % · ${number(done)} of ${plural(whole, 'member')} ended${batch.state === 'open' && whole > total ? `, ${number(whole - total)} still to come` : ''}${batch.state === 'open' && !batch.sealed ? ' · more can be added' : ''}</p></div></div>
     <div class="tiles">${STATES.filter(state => jobs[state]).map(state => html`<a class=${`tile ${state === 'failed' ? 'alarm' : ''}`} key=${state} href=${address('jobs', { batch: id, state })}><b>${number(jobs[state])}</b><span>${hasFlows ? 'jobs and steps ' : 'jobs '}${state}</span></a>`)}</div>
     <div class="grid"><div><${FailedMembers} id=${id} /></div><div><${Facts} one=${batch}>
-      <dt>Expected</dt><dd>${batch.expected === null ? html`<span class="faint">not said</span>` : number(batch.expected)}</dd>
-      <dt>Closed</dt><dd>${batch.sealed ? 'yes: no more come' : 'no: more may be added'}</dd>
+      <dt>Expected</dt><dd>${batch.expected === null ? html`<span class="faint">not given</span>` : number(batch.expected)}</dd>
+      <dt>Closed</dt><dd>${batch.sealed ? 'yes: no more can be added' : 'no: more can be added'}</dd>
       ${hasFlows && html`<dt>Flows</dt><dd><a href=${address('flows', { batch: id })}>Flows of this batch</a></dd>`}</${Facts}></div></div>`
 }
 

@@ -20,7 +20,7 @@ export function Incidents() {
       sayProblem(problem)
     }
   }
-  return html`<${Head} title="Incidents"><span class="faint" role="status">${data ? `${number(data.items.length)}${data.more ? '+' : ''} causes` : ''}</span></${Head}>
+  return html`<${Head} title="Incidents"><span class="faint" role="status">${data ? `${number(data.items.length)}${data.more ? '+' : ''} ${data.items.length === 1 ? 'cause' : 'causes'}` : ''}</span></${Head}>
     <${Failure} error=${error} retry=${reload} />
     ${data && !data.items.length && html`<${Empty} title="No job has failed permanently" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
     ${data?.items.length > 0 && html`<${Frame} label="Causes"><table>

@@ -162,7 +162,7 @@ function Shell() {
   useKeys({
     '?': [() => (help.value = true), 'Show these keys'],
     '/': [() => document.querySelector('[data-search]')?.focus(), 'Go to the search box'],
-    ...Object.fromEntries(VIEWS.map(view => [`g ${view.key}`, [() => go(`/ui/${view.path}`), `Go to ${view.title}`]])),
+    ...Object.fromEntries(VIEWS.filter(allowed).map(view => [`g ${view.key}`, [() => go(`/ui/${view.path}`), `Go to ${view.title}`]])),
   })
   return html`<a class="skip" href="#main">Skip to content</a>
     <header class="top"><a class="brand" href="/ui/">Backburner</a><${Nav} />

@@ -53,7 +53,8 @@ const clock = at => new Date(at).toLocaleTimeString('en-GB', { hour: '2-digit', 
 /** Stacked bars by minute; the same numbers are a table for screen readers. */
 function Chart({ title, minutes, parts, write = number }) {
   const whole = one => parts.reduce((sum, [name]) => sum + one[name], 0)
-  const top = Math.max(...minutes.map(whole)) || 1
+  const peak = Math.max(...minutes.map(whole))
+  const top = peak || 1
   const recent = minutes.slice(-RECENT - 1, -1)
   const rate = name => recent.reduce((sum, one) => sum + one[name], 0) / recent.length
   return html`<figure class="card chart"><figcaption><strong>${title}</strong><span>${parts.map(([name, kind]) => html`<span class=${`mark ${kind}`}>${name} ${write(rate(name))}</span>`)}</span></figcaption>
@@ -65,7 +66,7 @@ function Chart({ title, minutes, parts, write = number }) {
         return height > 0 && html`<rect class=${kind} x=${place * 4} y=${y} width="3" height=${height} />`
       })
     })}</svg>
-    <div class="axis"><span>${clock(minutes[0].at)}</span><span>at most ${write(top)} a minute</span><span>now</span></div>
+    <div class="axis"><span>${clock(minutes[0].at)}</span><span>${peak ? `at most ${write(peak)} a minute` : 'none'}</span><span>now</span></div>
     <div class="unseen"><table><caption>${title} by minute</caption><thead><tr><th scope="col">Minute</th>${parts.map(([name]) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>${minutes.map(one => html`<tr><th scope="row">${clock(one.at)}</th>${parts.map(([name]) => html`<td>${write(one[name])}</td>`)}</tr>`)}</tbody></table></div></figure>`
 }
@@ -89,14 +90,14 @@ function Attention({ oldest, groups, queues, workers, budgets, questions, webhoo
   if (workers && !workers.length) items.push(['No worker', html`Jobs wait until one is started. <a href="/ui/fleet">Fleet</a>`])
   if (waited > 60_000) items.push(['Long wait', html`The oldest queued job has waited <a href=${`/ui/jobs/${oldest.id}`}>${span(waited)}</a>.`])
   for (const group of groups.slice(0, 5))
-    items.push([inline(group.code, 60), html`${number(group.count)} jobs of <${Name} text=${group.capability} most=${50} />, last <${Ago} at=${group.last_at} />. <a href="/ui/incidents">Incidents</a>`])
+    items.push([inline(group.code, 60), html`${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} of <${Name} text=${group.capability} most=${50} />, last <${Ago} at=${group.last_at} />. <a href="/ui/incidents">Incidents</a>`])
   for (const queue of queues.filter(one => one.paused).slice(0, 5)) items.push(['Paused', html`The queue <${Name} text=${queue.name} most=${50} /> is paused. <a href="/ui/fleet">Fleet</a>`])
   for (const one of budgets.filter(one => Number(one.limit) > 0 && Number(one.left) <= (1 - NEAR) * Number(one.limit)).slice(0, 3)) {
     const end = projected(one, now.value)
     items.push(['Budget', html`The budget of ${one.scope} <${Name} text=${one.of} most=${40} /> is ${end.state === 'used up' ? 'used up' : `${Math.round(100 * (1 - Number(one.left) / Number(one.limit)))} % used`}. <a href="/ui/cost">Cost</a>`])
   }
   if (questions?.length) items.push(['Questions', html`${questions.length === 1 ? 'A job waits' : `${questions.length}${questions.length > 9 ? '+' : ''} jobs wait`} for an answer. <a href="/ui/questions">Questions</a>`])
-  if (webhooks?.length) items.push(['Webhooks', html`${webhooks.length}${webhooks.length > 9 ? '+' : ''} deliveries have failed. <a href=${may('queues:read') ? '/ui/fleet' : '/ui/webhooks'}>Replay them</a>`])
+  if (webhooks?.length) items.push(['Webhooks', html`${webhooks.length}${webhooks.length > 9 ? '+' : ''} ${webhooks.length === 1 ? 'delivery has' : 'deliveries have'} failed. <a href=${may('queues:read') ? '/ui/fleet' : '/ui/webhooks'}>Webhook deliveries</a>`])
   return html`<div class="card attend"><h2>Needs attention</h2>${items.length ? html`<ul class="attention">${items.map(([what, text], place) => html`<li key=${`${place} ${what}`}><span class="bad-text">${what}</span><span>${text}</span></li>`)}</ul>` : html`<p class="faint">Nothing: no job has failed permanently, none has waited long, no queue is paused and no budget is nearly used up.</p>`}</div>`
 }
 

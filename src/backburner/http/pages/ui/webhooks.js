@@ -32,7 +32,7 @@ export function Deliveries() {
   const items = data?.items ?? []
   return html`<h2 class="section">Webhook deliveries</h2><div class="chips" role="group" aria-label="Which deliveries">${Object.keys(SHOWN).map(name => html`<button aria-pressed=${kind === name} onClick=${() => choose(name)}>${name}</button>`)}</div>
     <${Failure} error=${error} retry=${reload} />
-    ${data && !items.length && html`<p class="faint">No delivery is ${kind === 'on their way' ? 'on its way' : kind}. A job that is submitted with a <code>callback</code> has a delivery when it ends.</p>`}
+    ${data && !items.length && html`<p class="faint">No deliveries ${kind === 'failed' ? 'have failed' : kind === 'delivered' ? 'have arrived' : 'are on their way'}. A job that is submitted with a <code>callback</code> sends one when it ends.</p>`}
     ${items.length > 0 && html`<${Frame} label="Webhook deliveries"><table><thead><tr><th scope="col">Delivery</th><th scope="col">State</th><th scope="col">Tells of</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th><th scope="col">Made</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${items.map(job => {
         const { id, href } = subjectOf(job)
