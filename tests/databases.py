@@ -6,9 +6,11 @@ the schema stays from test to test for as long as it looks as the migrations lef
 """
 
 import asyncio
+import shutil
 from contextlib import suppress
 
 import asyncpg
+import pytest
 
 from backburner.ports.faults import NoFaults
 from backburner.stores.postgres.store import PostgresStore
@@ -158,3 +160,12 @@ class Migrated:
         self._marks = await connection.fetchval(MARKS)
         found = dict(await connection.fetch(TABLES))
         self._tables = [table for table in found if table != VERSION]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def each_store(request, tmp_path, template):
+    """One database of each kind."""
+    if request.param == "postgres":
+        return request.getfixturevalue("migrated_url")
+    shutil.copy(template, tmp_path)
+    return f"sqlite:///{tmp_path}/jobs.db"

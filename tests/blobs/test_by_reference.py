@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from backburner.engine.submit.submission import LOCAL, GroupOptions, Options
 from backburner.ports.faults import NoFaults
 from backburner.ports.store.maintenance import JobFilter, Retention
 from backburner.testing.doubles import SilentNotifier
+from tests.databases import each_store
 
 QUOTES = 2
 FIVE_MIB = "x" * (5 * 1024 * 1024)
@@ -82,12 +82,7 @@ async def pass_on(ctx: Context, value: str) -> None:
     ctx.at_settlement(lambda tx: tx.submit("measure", value, tags=["passed on"]))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request, tmp_path, template):
-    if request.param == "postgres":
-        return request.getfixturevalue("migrated_url")
-    shutil.copy(template, tmp_path)
-    return f"sqlite:///{tmp_path / 'jobs.db'}"
+store_url = each_store
 
 
 @pytest.fixture

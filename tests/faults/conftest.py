@@ -36,6 +36,7 @@ from backburner.engine.watch import Watch
 from backburner.ports.faults import NoFaults
 from backburner.testing.auditor import Ledger, audit
 from tests import warm
+from tests.databases import each_store
 
 LEASE = 1.5
 SETTINGS = {
@@ -490,13 +491,7 @@ async def caller_of(client):
         yield make
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request, tmp_path, template):
-    """One database of each kind; what holds on one must hold on the other."""
-    if request.param == "postgres":
-        return request.getfixturevalue("migrated_url")
-    shutil.copy(template, tmp_path / "jobs.db")
-    return f"sqlite:///{tmp_path / 'jobs.db'}"
+store_url = each_store
 
 
 @pytest.fixture

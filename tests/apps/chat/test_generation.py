@@ -60,9 +60,9 @@ async def test_a_reply_follows_its_attachments_and_says_what_could_not_be_read(s
     assert ("mock", "Ada") == (reply["model"], reply["personalityName"])
     assert reply["usage"]["totalTokens"] > 0
     [row] = await chat.rows(requests)
-    assert (made.job_id, reply) == (row["job_id"], row["reply"])
+    assert (made.job_id, reply) == (row.job_id, row.reply)
     [memory] = await chat.rows(memories)
-    assert (made.job_id, "1") == (memory["id"], memory["user"])
+    assert (made.job_id, "1") == (memory.id, memory.user)
 
 
 async def test_the_same_request_is_one_flow(start):

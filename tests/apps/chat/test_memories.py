@@ -8,6 +8,7 @@ from backburner_apps.chat import upkeep
 from backburner_apps.chat.memories import Embedded
 from backburner_apps.chat.tables import erase as erase_rows
 from backburner_apps.chat.tables import forgotten, memories, requests, windows
+from tests.apps.process import until
 
 ONE, TWO = {"X-User-Id": "one"}, {"X-User-Id": "two"}
 PLACE = "/personalities/ada/memories"
@@ -128,7 +129,7 @@ async def test_a_user_can_have_everything_forgotten(start):
 
 
 @pytest.mark.one_store
-async def test_a_reply_that_began_before_forget_is_not_remembered(start, until):
+async def test_a_reply_that_began_before_forget_is_not_remembered(start):
     chat = await start(works=False)
     await chat.make()
     await chat.generate("my dog is called Rex", params="?wait=0")
@@ -137,7 +138,7 @@ async def test_a_reply_that_began_before_forget_is_not_remembered(start, until):
     await chat.backburner.start_worker()
 
     async def is_answered():
-        return [row for row in await chat.rows(requests) if row["reply"]]
+        return [row for row in await chat.rows(requests) if row.reply]
 
     await until(is_answered)
     assert [] == await chat.rows(memories)
@@ -171,7 +172,7 @@ async def test_clean_up_deletes_old_requests_and_memories_over_the_limit(start):
 
     await clean(chat)
     assert [] == await chat.rows(requests)
-    kept = {row["id"] for row in await chat.rows(memories) if row["user"] != "1"}
+    kept = {row.id for row in await chat.rows(memories) if row.user != "1"}
     assert {"one3", "one4", "two3", "two4"} == kept
     await chat.client.patch("/personalities/ada", json={"sharedMemory": True})
     await clean(chat)
@@ -191,11 +192,11 @@ async def test_a_users_rows_can_be_erased(start):
         pass
 
     for table in (memories, requests, windows, forgotten):
-        assert {"two"} == {row["user"] for row in await chat.rows(table)}
+        assert {"two"} == {row.user for row in await chat.rows(table)}
 
 
 @pytest.mark.one_store
-async def test_both_schedules_are_the_engines(start, until):
+async def test_both_schedules_are_the_engines(start):
     chat = await start(works=False)
 
     async def listed():

@@ -118,4 +118,4 @@ async def test_a_reply_that_holds_a_nul_is_stored_and_remembered(start):
     )
     assert reply.json() == repeated.json()
     [memory] = await chat.rows(memories)
-    assert "User: hello\nReply: odd" == memory["content"]
+    assert "User: hello\nReply: odd" == memory.content

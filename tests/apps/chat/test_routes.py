@@ -10,6 +10,7 @@ from backburner import JobState
 from backburner.ports.store.maintenance import JobFilter
 from backburner_apps.chat.tables import memories, requests
 from tests.apps.chat.conftest import PICTURE, body
+from tests.apps.process import until
 
 
 async def jobs(chat, **where):
@@ -78,7 +79,7 @@ async def test_a_request_need_not_be_waited_for(start):
 
 
 @pytest.mark.one_store
-async def test_a_client_that_leaves_does_not_stop_its_job(start, until):
+async def test_a_client_that_leaves_does_not_stop_its_job(start):
     chat = await start(works=False)
     await chat.make()
 
@@ -95,12 +96,12 @@ async def test_a_client_that_leaves_does_not_stop_its_job(start, until):
     await chat.backburner.start_worker()
 
     async def is_done():
-        return [row for row in await chat.rows(requests) if row["reply"]]
+        return [row for row in await chat.rows(requests) if row.reply]
 
     [row] = await until(is_done)
-    assert "r1" == row["request_id"]
+    assert "r1" == row.request_id
     again = await start(duplicate_seconds=0)
-    assert row["reply"] == (await again.generate(requestId="r1")).json()
+    assert row.reply == (await again.generate(requestId="r1")).json()
 
 
 async def test_what_cannot_be_is_refused_and_nothing_is_queued(start, one_minute):
@@ -152,7 +153,7 @@ async def test_a_personality_that_goes_while_its_job_waits_fails_it(start):
 
 
 @pytest.mark.one_store
-async def test_a_run_over_its_time_fails_and_is_reported(start, until):
+async def test_a_run_over_its_time_fails_and_is_reported(start):
     chat = await start(lock_seconds=0.2)
     await chat.make()
     failed = await chat.generate("[[mock: hang]]", requestId="r1")
@@ -169,7 +170,7 @@ async def test_a_run_over_its_time_fails_and_is_reported(start, until):
 
 
 @pytest.mark.one_store
-async def test_jobs_of_the_queue_are_counted(start, until):
+async def test_jobs_of_the_queue_are_counted(start):
     chat = await start(works=False)
     await chat.make()
     await chat.generate(params="?wait=0", attachments=[])
@@ -221,5 +222,5 @@ async def test_another_user_is_named_by_who_may_act_for_others_only(start):
 
     codes = [each.status_code for each in (mine, others, acted, nobody, made, counted)]
     assert [200, 403, 200, 401, 403, 403] == codes
-    users = {row["user"] for row in await chat.rows(requests)}
+    users = {row.user for row in await chat.rows(requests)}
     assert {"ben", "eve"} == users

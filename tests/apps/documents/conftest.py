@@ -1,32 +1,20 @@
 """`documents` in one process, over real databases, with real uploads."""
 
-import asyncio
 import hashlib
-import io
-import shutil
-import socket
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx2
 import orjson
 import pytest
-import structlog
 
-from backburner import Backburner
-from backburner.engine.access.keys import Actor, NewKey
-from backburner.engine.observability import telemetry
-from backburner.http import server as http
-from backburner.http import static
-from backburner.http.auth import as_developer, by_key
-from backburner.settings import Settings
-from backburner.testing.broker.acts import pause
 from backburner_apps.documents import app as documents_app
 from backburner_apps.documents import tables
 from backburner_apps.documents.settings import DocumentsSettings
-from tests.http.conftest import _serving
+from tests.apps.process import Process, served, take, until
+from tests.databases import each_store
 
+store_url = each_store
 UPLOADS = "/api/v2/uploads"
 ENDED = ("ready", "failed")
 TEXT = b"The heron stands in the shallow water and waits for a fish.\n"
@@ -48,18 +36,14 @@ def md5(content):
 
 
 @dataclass
-class Documents:
+class Documents(Process):
     """A running process with `documents`, and a client of it."""
 
-    client: Any
-    url: str
-    backburner: Backburner
-    log: io.StringIO
     headers: Any = None
 
     def by(self, headers):
         """Return the same process, called with other headers."""
-        return Documents(self.client, self.url, self.backburner, self.log, headers)
+        return replace(self, headers=headers)
 
     async def get(self, path, **params):
         return await self.client.get(path, params=params or None, headers=self.headers)
@@ -171,43 +155,12 @@ class Documents:
             if data["fileId"] == file_id
         ]
 
-    async def rows(self, table):
-        def look(view):
-            return view.connection.execute(table.select()).all()
-
-        return await self.backburner.read(look)
-
     async def row(self, file_id):
         return next(row for row in await self.rows(tables.files) if row.id == file_id)
 
-    def lines(self, event):
-        """Return the log lines of an event."""
-        lines = map(orjson.loads, self.log.getvalue().splitlines())
-        return [line for line in lines if line["event"] == event]
-
     async def key(self, user, *scopes, tenant="default"):
         """Return this process as another user calls it."""
-        wanted = frozenset(scopes or USER)
-        made = NewKey("a key", wanted, user=user)
-        _, text = await self.backburner.keys.create(made, Actor("tests", tenant))
-        return self.by({"Authorization": f"Bearer {text}"})
-
-
-async def until(is_so, seconds=90.0):
-    """Wait until something is so, and return it."""
-    async with asyncio.timeout(seconds):
-        while not (found := await is_so()):
-            await pause()
-        return found
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request, tmp_path, template):
-    """One database of each kind."""
-    if request.param == "postgres":
-        return request.getfixturevalue("migrated_url")
-    shutil.copy(template, tmp_path)
-    return f"sqlite:///{tmp_path}/jobs.db"
+        return self.by(await super().key(user, *(scopes or USER), tenant=tenant))
 
 
 @pytest.fixture
@@ -221,47 +174,6 @@ async def start(store_url):
         yield begin
 
 
-async def _pages(backburner):
-    origins = await backburner.upload_origins()
-    return static.routes("documents", documents_app.pages, origins)
-
-
-@asynccontextmanager
-async def running(store, *, works=True, keyed=False, provider=None, **settings):
-    names = DocumentsSettings.model_fields
-    ours = {name: settings.pop(name) for name in [*settings] if name in names}
-    chosen = Settings(
-        store=store,
-        poll_seconds=0.2,
-        grace_seconds=0,
-        key_pepper="a pepper that only the tests know",
-        **{"ai": ("mock",), **settings},
-    )
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    log = io.StringIO()
-    telemetry.configure(level="info", pretty=False, stream=log)
-    async with AsyncExitStack() as stack:
-        backburner = Backburner(
-            chosen,
-            apps=[documents_app],
-            app_settings=[DocumentsSettings(**{**FAST, **ours})],
-            ai=provider,
-        )
-        await stack.enter_async_context(backburner)
-        if works:
-            await backburner.start_worker()
-        routes = await stack.enter_async_context(documents_app.serves(backburner))
-        app = http.build(
-            backburner.engine,
-            chosen,
-            keys=backburner.keys,
-            authenticate=by_key(backburner.keys) if keyed else as_developer,
-            app_routes=[*routes, *await _pages(backburner)],
-        )
-        await stack.enter_async_context(_serving(app, chosen, listener))
-        client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
-        await stack.enter_async_context(client)
-        yield Documents(client, url, backburner, log)
-    structlog.reset_defaults()
+def running(store, **options):
+    ours = [DocumentsSettings(**FAST | take(options, DocumentsSettings))]
+    return served(store, [documents_app], ours, kind=Documents, pages=True, **options)

@@ -9,6 +9,7 @@ import pytest
 from backburner.client import AsyncClient, Client
 from tests.apps.chat.discord import node
 from tests.apps.features.conftest import CV, POSTING, body
+from tests.apps.process import until
 from tests.chromium import a_page, visited
 
 PROJECT = Path(__file__).parents[3]
@@ -133,7 +134,7 @@ async def test_the_python_clients_submit_poll_and_fetch(start):
     assert job["completed_at"] == again["completed_at"]
 
 
-async def test_curl_submits_polls_and_fetches(start, until):
+async def test_curl_submits_polls_and_fetches(start):
     features = await start()
 
     async def curl(*words):

@@ -7,6 +7,7 @@ import pytest
 from backburner.engine.blobs.payloads import Sweeper
 from backburner.wiring import _upkeep
 from backburner_apps.features.results import delete_expired
+from backburner_apps.features.tables import results
 from tests.apps.features.conftest import POSTING
 
 A_MINUTE, AN_HOUR, A_DAY = (
@@ -74,6 +75,6 @@ async def test_records_and_results_expire(start, later, mishap, days, settings):
     assert (200, 404) == (in_time.status_code, too_late.status_code)
     assert [] == listed
     assert kept == deleted == (mishap == "ok")
-    assert [] == await features.rows()
+    assert [] == await features.rows(results)
     assert [] == await features.blobs()
     assert [] == await features.backburner.engine.store.find([f"job_{job_id}"])

@@ -6,7 +6,9 @@ from datetime import timedelta
 import pytest
 
 from backburner import RetryPolicy
+from backburner_apps.features.tables import results
 from tests.apps.features.conftest import POSTING
+from tests.apps.process import until
 
 AT_ONCE = RetryPolicy(base=timedelta(), jitter=timedelta())
 ORDER = ["PENDING", "PROCESSING", "COMPLETED", "FAILED"]
@@ -28,7 +30,7 @@ async def polled(features, job_id):
     return seen
 
 
-async def test_a_model_that_stays_away_leads_to_the_dead_letter(start, until):
+async def test_a_model_that_stays_away_leads_to_the_dead_letter(start):
     features = await start()
     impatient(features)
     labels = {"feature": "gap-analysis", "code": "LLM_API_ERROR"}
@@ -74,9 +76,7 @@ async def test_a_model_that_comes_back_completes_the_job(start):
         pytest.param("429 retry-after=9999", 60_000, 60_000, id="bounded"),
     ],
 )
-async def test_a_retry_waits_and_is_processing_meanwhile(
-    start, until, mishap, least, most
-):
+async def test_a_retry_waits_and_is_processing_meanwhile(start, mishap, least, most):
     features = await start()
 
     posting = f"{POSTING} [[mock: {mishap}]]"
@@ -161,7 +161,7 @@ async def test_a_file_without_text_has_failed_and_is_not_retried(start, content,
 
 
 @pytest.mark.parametrize("by", ["features", "engine"])
-async def test_a_running_job_is_cancelled_at_once_whoever_does_it(start, until, by):
+async def test_a_running_job_is_cancelled_at_once_whoever_does_it(start, by):
     features = await start()
     posting = f"{POSTING} [[mock: hang]]"
     job_id = (await features.submit(posting=posting))["job_id"]
@@ -179,7 +179,7 @@ async def test_a_running_job_is_cancelled_at_once_whoever_does_it(start, until, 
 
     assert 200 == cancelled.status_code
     assert ("FAILED", "CANCELLED") == (shown["status"], shown["code"])
-    assert [] == await features.rows()
+    assert [] == await features.rows(results)
 
 
 @pytest.mark.one_store

@@ -12,6 +12,7 @@ from backburner.startup import problems, read_apps
 from backburner_apps.features import app
 from backburner_apps.features.settings import FeaturesSettings
 from tests.apps.features.conftest import POSTING
+from tests.apps.process import until
 
 MOCK = {"ai": ("mock",)}
 RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "features.rules.yaml"
@@ -23,7 +24,7 @@ def rules():
     return {rule["alert"]: rule for rule in group["rules"]}
 
 
-async def test_metrics_count_what_happened_and_the_rules_name_them(start, until):
+async def test_metrics_count_what_happened_and_the_rules_name_them(start):
     features = await start()
     names = ["jobs_submitted_total", "jobs_completed_total"]
     counted = [features.metric(name, feature="vpr") for name in names]

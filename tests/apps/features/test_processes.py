@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from backburner.testing.broker.acts import pause
+from backburner_apps.features.tables import results
 from tests import warm
 from tests.apps.features.conftest import POSTING
+from tests.apps.process import until
 
 DROPPED = ("BACKBURNER_", "COVERAGE_", "OPENAI_", "RABBITMQ_", "REDIS_")
 KILLED = 137
@@ -78,12 +80,12 @@ async def test_a_worker_that_dies_after_storing_the_result_leaves_one_result(
     assert "COMPLETED" == done["status"]
     assert 1 == job.crashes, "control: it ran twice"
     assert [each.id for each in stored] == [each.id for each in await features.blobs()]
-    assert 1 == len(await features.rows())
+    assert 1 == len(await features.rows(results))
     assert "GAP_QUESTIONS_GENERATED" == fetched.json()["code"]
 
 
 @pytest.mark.one_store
-async def test_a_job_that_is_lost_with_its_worker_has_failed(start, worker, until):
+async def test_a_job_that_is_lost_with_its_worker_has_failed(start, worker):
     features = await start(
         works=False, lease_seconds=2, beat_seconds=0.5, crash_limit=1
     )

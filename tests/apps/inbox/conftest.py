@@ -1,32 +1,25 @@
 """The inbox in one process, over real databases, with a Bot API of the tests."""
 
-import io
-import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from typing import Any
 
-import httpx2
 import pytest
 import sqlalchemy as sa
-import structlog
 import telegram
 
-from backburner import Backburner, Owner
+from backburner import Owner
 from backburner.domain.jobs.job import JobState
-from backburner.engine.observability import telemetry
-from backburner.http import server as http
-from backburner.http.auth import as_developer, by_key
 from backburner.ports.store.maintenance import JobFilter
-from backburner.settings import Settings
 from backburner.testing.broker.acts import pause
 from backburner_apps.inbox import app as inbox_app
 from backburner_apps.inbox import tables
 from backburner_apps.inbox.settings import InboxSettings
 from tests.apps.inbox.fake_bot import TOKEN, FakeBot, serving
-from tests.http.conftest import _serving
+from tests.apps.process import Process, served, take
 
 SECRET = "a-secret-of-the-tests"  # noqa: S105 - of the tests
 HEADER = "X-Telegram-Bot-Api-Secret-Token"
@@ -46,13 +39,9 @@ def written(text=None, sender=ADA, **more):
 
 
 @dataclass
-class Inbox:
+class Inbox(Process):
     """A running process with the inbox, and who writes to its bot."""
 
-    url: str
-    backburner: Backburner
-    client: httpx2.AsyncClient
-    log: io.StringIO
     bot: FakeBot
 
     async def post(self, update: Any, secret: str | None = SECRET, **more: Any):
@@ -93,10 +82,6 @@ class Inbox:
         [found] = await self.jobs("inbox.parse-message")
         return found
 
-    async def metric(self, name: str, **labels: str) -> float:
-        value = telemetry.registry.get_sample_value(name, labels)
-        return value or 0.0
-
 
 @pytest.fixture
 async def start(store_url):
@@ -110,50 +95,19 @@ async def start(store_url):
 
 
 @asynccontextmanager
-async def opened(store, *, works=True, keyed=False, provider=None, **settings):
-    ours = {name: settings.pop(name) for name in [*settings] if name in OURS}
-    async with AsyncExitStack() as stack:
-        bot = FakeBot()
-        bot.url = await stack.enter_async_context(serving(bot.answer))
-        listener = socket.create_server(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        chosen = Settings(
-            store=store,
-            poll_seconds=0.2,
-            grace_seconds=0,
-            webhook_allow=("127.0.0.1",),
-            **{"key_pepper": "p" * 32, "ai": ("mock",), **settings},
-        )
-        told = {
+async def opened(store, **options):
+    bot = FakeBot()
+    async with serving(bot.answer) as bot.url:
+        ours = {
             "telegram_bot_token": TOKEN,
             "telegram_webhook_secret": SECRET,
             "telegram_api_base_url": bot.url,
-            **ours,
+            **take(options, InboxSettings),
         }
-        log = io.StringIO()
-        telemetry.configure(level="debug", pretty=False, stream=log)
-        backburner = Backburner(
-            chosen,
-            apps=[inbox_app],
-            app_settings=[InboxSettings(**told)],
-            ai=provider,
-        )
-        await stack.enter_async_context(backburner)
-        if works:
-            await backburner.start_worker()
-        app = http.build(
-            backburner.engine,
-            chosen,
-            keys=backburner.keys,
-            authenticate=by_key(backburner.keys) if keyed else as_developer,
-            app_routes=await stack.enter_async_context(inbox_app.serves(backburner)),
-        )
-        await stack.enter_async_context(_serving(app, chosen, listener))
-        client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
-        await stack.enter_async_context(client)
-        yield Inbox(url, backburner, client, log, bot)
-    structlog.reset_defaults()
+        options = {"kind": partial(Inbox, bot=bot), "level": "debug", **options}
+        options["webhook_allow"] = ("127.0.0.1",)
+        async with served(store, [inbox_app], [InboxSettings(**ours)], **options) as it:
+            yield it
 
 
-OURS = frozenset(InboxSettings.model_fields)
 SUCCEEDED, FAILED = JobState.SUCCEEDED, JobState.FAILED

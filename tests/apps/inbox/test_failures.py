@@ -49,7 +49,7 @@ def by_mark(jobs):
 async def test_each_failure_of_a_model_ends_as_it_should(start):
     inbox = await start(ai_timeout_ms=300)
     counts = [{"result": r, "provider": "mock"} for r in ("success", "fallback")]
-    before = [await inbox.metric("ai_parse_total", **labels) for labels in counts]
+    before = [inbox.metric("ai_parse_total", **labels) for labels in counts]
     for mark in OUTCOMES:
         await inbox.say(f"[[mock: {mark}]] Buy milk")
     await inbox.rest()
@@ -85,7 +85,7 @@ async def test_each_failure_of_a_model_ends_as_it_should(start):
         ), mark
     assert [] == await inbox.rows(tables.subtasks)
     assert len(OUTCOMES) == len(tasks) == len(inbox.bot.sent)
-    after = [await inbox.metric("ai_parse_total", **labels) for labels in counts]
+    after = [inbox.metric("ai_parse_total", **labels) for labels in counts]
     parsed = sum(code is None for _, code, _ in OUTCOMES.values())
     assert [parsed, len(OUTCOMES) - parsed] == [
         b - a for a, b in zip(before, after, strict=True)

@@ -27,7 +27,7 @@ FIELDS = {"userId", "text", "correlationId", "idempotencyKey"} | {
 async def test_a_message_becomes_a_task_and_a_reply(start):
     inbox = await start()
     created = {"source": "ai", "sourceType": "text"}
-    before = await inbox.metric("tasks_created_total", **created)
+    before = inbox.metric("tasks_created_total", **created)
     answer = await inbox.post(written("Pack <tomorrow>: passport, charger & shoes"))
     [reply] = await inbox.bot.said()
     await inbox.rest()
@@ -52,7 +52,7 @@ async def test_a_message_becomes_a_task_and_a_reply(start):
         user.username,
         user.language_code,
     )
-    assert before + 1 == await inbox.metric("tasks_created_total", **created)
+    assert before + 1 == inbox.metric("tasks_created_total", **created)
 
 
 async def test_the_record_closes_with_the_effect(start):
@@ -138,7 +138,7 @@ async def test_several_tasks_in_russian_are_stored_and_told_together(start):
 @BOTH
 async def test_the_same_update_at_once_and_later_has_one_effect(start):
     inbox = await start(slots=20)
-    before = await inbox.metric(**HITS)
+    before = inbox.metric(**HITS)
     update = written("Buy milk")
     answers = await asyncio.gather(*(inbox.post(update) for _ in range(20)))
     await inbox.rest()
@@ -149,7 +149,7 @@ async def test_the_same_update_at_once_and_later_has_one_effect(start):
     assert ["Buy milk"] == [task.title for task in await inbox.tasks()]
     assert 1 == len(await inbox.rows(tables.records))
     assert 1 == len(inbox.bot.sent)
-    assert before + 20 == await inbox.metric(**HITS)
+    assert before + 20 == inbox.metric(**HITS)
     assert "QUEUE_IDEMPOTENCY_DUPLICATE" in inbox.log.getvalue()
 
 
@@ -158,7 +158,7 @@ async def test_a_job_that_comes_twice_is_a_duplicate_at_the_processor(start):
     inbox = await start(slots=20)
     await inbox.say("Buy milk")
     await inbox.rest()
-    before = await inbox.metric(**HITS)
+    before = inbox.metric(**HITS)
     first = await inbox.job()
     payload = orjson.loads(first.input)
     tickets = [
@@ -180,7 +180,7 @@ async def test_a_job_that_comes_twice_is_a_duplicate_at_the_processor(start):
     }
     assert ["DUPLICATE"] * 4 + ["SUCCESS"] == sorted(statuses)
     assert [1, 2] == [task.number for task in await inbox.tasks()]
-    assert before + 7 == await inbox.metric(**HITS)
+    assert before + 7 == inbox.metric(**HITS)
 
 
 async def test_without_its_record_a_message_has_many_effects(start, monkeypatch):

@@ -1,33 +1,23 @@
 """Both services in one process or in several, over real databases."""
 
 import asyncio
-import io
-import socket
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import httpx2
 import orjson
 import pika
 import pytest
-import structlog
 
-from backburner import Backburner
 from backburner.domain.webhooks.webhook import sign
-from backburner.engine.access.keys import Actor, NewKey
-from backburner.engine.observability import telemetry
 from backburner.engine.submit.submission import LOCAL
-from backburner.http import server as http
-from backburner.http.auth import as_developer, by_key
 from backburner.ports.store.flows import GroupFilter
-from backburner.settings import Settings
 from backburner_apps.ai import AiSettings
 from backburner_apps.ai import app as ai_app
 from backburner_apps.tasks import app as tasks_app
 from backburner_apps.tasks.settings import TasksSettings
+from tests.apps.process import Process, listen, served
 from tests.apps.tasks.deployment import QUEUE, Llm, Processes, TasksClient
-from tests.http.conftest import _serving
 from tests.ports import held_port
 
 SECRET = "a secret that the two services share"  # noqa: S105 - of the tests
@@ -38,14 +28,8 @@ CALLED_BACK = {"userId": "1", "naturalLanguage": "buy milk"}
 
 
 @dataclass
-class Services(TasksClient):
+class Services(Process, TasksClient):
     """A running process with both services, and a client of it."""
-
-    url: str
-    backburner: Backburner
-    log: io.StringIO
-    server_state: Any = None
-    """What the routes share, such as the count of large bodies."""
 
     async def call_back(self, body: Any, *, request_id: str = "r", **changes: Any):
         """Post a callback as the worker does; `changes` spoil it."""
@@ -70,13 +54,6 @@ class Services(TasksClient):
         """Return what is held and what is settled of the one budget."""
         [state] = await self.backburner.budgets.accounts()
         return state.balance.held, state.balance.settled
-
-    async def key(self, user: str | None, *scopes: str) -> dict[str, str]:
-        """Return the headers of a new key of a user."""
-        wanted = NewKey("a key", frozenset(scopes or ("jobs:read", "jobs:write")))
-        wanted = NewKey(wanted.name, wanted.scopes, user=user)
-        _, text = await self.backburner.keys.create(wanted, Actor("tests", "default"))
-        return {"Authorization": f"Bearer {text}"}
 
 
 def success(ai_id, *, tokens=7, **more):
@@ -124,55 +101,24 @@ TASKS = {
 """What `services` takes, and the field of the Tasks service's settings."""
 
 
-@asynccontextmanager
-async def services(store, *, works=True, keyed=False, provider=None, **settings):
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+def services(store, **options):
+    listening = listen()
+    url = listening[1]
     ours = {"service_base_url": url, "ai_service_base_url": url}
-    for name in [name for name in settings if name in TASKS]:
-        ours[TASKS[name]] = settings.pop(name)
-    chosen = Settings(
-        store=store,
-        poll_seconds=0.2,
-        grace_seconds=0,
-        key_pepper="a pepper that only the tests know",
+    for name in [name for name in options if name in TASKS]:
+        ours[TASKS[name]] = options.pop(name)
+    return served(
+        store,
+        [ai_app, tasks_app],
+        [
+            TasksSettings(**ours),
+            AiSettings(tasks_service_base_url=ours["service_base_url"]),
+        ],
+        kind=Services,
+        listening=listening,
         webhook_secret=SECRET,
-        ai=("mock",),
-        **settings,
+        **options,
     )
-    log = io.StringIO()
-    telemetry.configure(level="info", pretty=False, stream=log)
-    async with AsyncExitStack() as stack:
-        backburner = Backburner(
-            chosen,
-            apps=[ai_app, tasks_app],
-            app_settings=[
-                TasksSettings(**ours),
-                AiSettings(tasks_service_base_url=ours["service_base_url"]),
-            ],
-            ai=provider,
-        )
-        await stack.enter_async_context(backburner)
-        if works:
-            await backburner.start_worker()
-        routes = [
-            route
-            for app in (ai_app, tasks_app)
-            for route in await stack.enter_async_context(app.serves(backburner))
-        ]
-        app = http.build(
-            backburner.engine,
-            chosen,
-            keys=backburner.keys,
-            authenticate=by_key(backburner.keys) if keyed else as_developer,
-            app_routes=routes,
-        )
-        await stack.enter_async_context(_serving(app, chosen, listener))
-        client = httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False)
-        await stack.enter_async_context(client)
-        yield Services(client, url, backburner, log, app.state.server_state)
-    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -300,7 +300,7 @@ async def test_the_last_20_messages_of_a_channel_are_the_history(start, discord)
     assert 21 == len(asked[11])
     assert ["elsewhere"] == asked[12]
     kept = await bot.chat.rows(turns)
-    assert 20 == len([row for row in kept if row["channel"] == CHANNEL])
+    assert 20 == len([row for row in kept if row.channel == CHANNEL])
 
 
 async def test_a_long_or_odd_reply_does_not_spoil_the_history(start, discord):
@@ -360,7 +360,7 @@ async def test_forget_deletes_memories_and_turns_of_the_user_only(start, discord
 
     assert "Red Fox has forgotten what you said." == told(answer)
     for table in (turns, memories):
-        users = {row["user"] for row in await bot.chat.rows(table)}
+        users = {row.user for row in await bot.chat.rows(table)}
         assert {"discord:77"} == users
 
 
@@ -375,7 +375,7 @@ async def test_a_user_can_be_erased(start, discord):
     while await bot.backburner.transact(lambda tx: erase(tx, OWNER, 2)):
         pass
     for table in (interactions, turns):
-        assert {"discord:77"} == {row["user"] for row in await bot.chat.rows(table)}
+        assert {"discord:77"} == {row.user for row in await bot.chat.rows(table)}
 
 
 @ONE

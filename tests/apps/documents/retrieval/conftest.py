@@ -1,7 +1,6 @@
 """Chunks and searches over real databases, without the pipeline before them."""
 
 import os
-import shutil
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -149,15 +148,6 @@ def model(_no_model, monkeypatch):
         pytest.skip(missing)
     monkeypatch.setenv("BACKBURNER_DOCUMENTS_MODELS", str(MODELS))
     return MODELS
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request, tmp_path, template):
-    """One database of each kind."""
-    if request.param == "postgres":
-        return request.getfixturevalue("migrated_url")
-    shutil.copy(template, tmp_path)
-    return f"sqlite:///{tmp_path}/jobs.db"
 
 
 @pytest.fixture
