@@ -196,10 +196,8 @@ async def show(
     operation_id="cancel_batch",
     summary="Cancel a batch",
     response_model=BatchView,
-    responses={
-        200: {"description": "The batch is cancelled; none of its jobs runs."},
-        **documented(BatchNotFound, writes=True),
-    },
+    response_description="The batch is cancelled; none of its jobs runs.",
+    responses=documented(BatchNotFound, writes=True),
 )
 async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
     """Cancel everything of a batch that has not ended, and seal the batch."""

@@ -37,12 +37,8 @@ GUARDS: Final = {
     operation_id="get_link",
     summary="Get a link to a job's large input or output",
     response_model=LinkView,
-    responses={
-        200: {
-            "description": "The link. Anyone who has it can use it until it expires."
-        },
-        **documented(JobNotFound, BlobMissing, NoResult),
-    },
+    response_description="The link. Anyone who has it can use it until it expires.",
+    responses=documented(JobNotFound, BlobMissing, NoResult),
 )
 async def link(
     request: Request, caller: Reader, job_id: str, query: Annotated[LinkQuery, Query()]

@@ -50,12 +50,8 @@ MAX_BODY = 4096
     summary="Get a token that opens one stream",
     status_code=201,
     response_model=StreamTokenView,
-    responses={
-        201: {
-            "description": "The token. Anyone who has it can use it until it expires."
-        },
-        **documented(JobNotFound, FlowNotFound, BatchNotFound, body=True),
-    },
+    response_description="The token. Anyone who has it can use it until it expires.",
+    responses=documented(JobNotFound, FlowNotFound, BatchNotFound, body=True),
     openapi_extra={"requestBody": jobs.json_body("StreamTokenRequest")},
 )
 async def stream_token(request: Request, caller: Reader) -> Response:
@@ -80,19 +76,17 @@ async def stream_token(request: Request, caller: Reader) -> Response:
     operation_id="log_in",
     summary="Log in with an API key",
     response_model=SessionView,
-    responses={
-        200: {"description": "The session, and its cookie in `Set-Cookie`."},
-        **documented(
-            MalformedBody,
-            BodyTooLarge,
-            UnsupportedMediaType,
-            InvalidInput,
-            ForeignOrigin,
-            Unauthorized,
-            StoreUnavailable,
-            public=True,
-        ),
-    },
+    response_description="The session, and its cookie in `Set-Cookie`.",
+    responses=documented(
+        MalformedBody,
+        BodyTooLarge,
+        UnsupportedMediaType,
+        InvalidInput,
+        ForeignOrigin,
+        Unauthorized,
+        StoreUnavailable,
+        public=True,
+    ),
     openapi_extra={"requestBody": jobs.json_body("SessionRequest")},
 )
 async def log_in(request: Request, _caller: Anybody) -> Response:
@@ -136,10 +130,8 @@ async def session(request: Request, _caller: Anybody) -> Response:
     summary="Log out",
     status_code=204,
     response_class=Response,
-    responses={
-        204: {"description": "The browser has no session any more."},
-        **documented(CsrfRefused, ForeignOrigin, public=True),
-    },
+    response_description="The browser has no session any more.",
+    responses=documented(CsrfRefused, ForeignOrigin, public=True),
 )
 async def log_out(request: Request, _caller: Anybody) -> Response:
     """

@@ -47,10 +47,8 @@ async def listing(request: Request, caller: Reader) -> Response:
     operation_id="set_budget",
     summary="Set a budget",
     response_model=BudgetList,
-    responses={
-        200: {"description": "The budgets."},
-        **documented(body=True, writes=True),
-    },
+    response_description="The budgets.",
+    responses=documented(body=True, writes=True),
     openapi_extra={"requestBody": jobs.json_body("BudgetRequest")},
 )
 async def put(request: Request, caller: Administrator) -> Response:
@@ -82,10 +80,8 @@ async def put(request: Request, caller: Administrator) -> Response:
     operation_id="drop_budget",
     summary="Delete a budget",
     response_model=BudgetList,
-    responses={
-        200: {"description": "The remaining budgets."},
-        **documented(BudgetNotFound, writes=True),
-    },
+    response_description="The remaining budgets.",
+    responses=documented(BudgetNotFound, writes=True),
 )
 async def drop(
     request: Request, caller: Administrator, query: Annotated[BudgetQuery, Query()]

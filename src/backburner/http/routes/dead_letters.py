@@ -41,10 +41,8 @@ Reader = Annotated[Caller, require("dead-letters:read")]
     operation_id="list_dead_letters",
     summary="List dead letters",
     response_model=FailurePage | JobPage,
-    responses={
-        200: {"description": "Groups, or with `fingerprint` the jobs of one."},
-        **documented(),
-    },
+    response_description="Groups, or with `fingerprint` the jobs of one.",
+    responses=documented(),
 )
 @shareable
 async def listing(
@@ -78,10 +76,8 @@ async def listing(
     operation_id="retry_dead_letters",
     summary="Retry many dead letters",
     response_model=Retried,
-    responses={
-        200: {"description": "How many matched, and how many are queued again."},
-        **documented(BudgetExhausted, body=True, writes=True),
-    },
+    response_description="How many matched, and how many are queued again.",
+    responses=documented(BudgetExhausted, body=True, writes=True),
     openapi_extra={"requestBody": jobs.json_body("RetryRequest")},
 )
 async def retry_many(request: Request, caller: Retrier) -> Response:
@@ -122,10 +118,8 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
     operation_id="get_dead_letter",
     summary="Get a dead letter",
     response_model=JobView,
-    responses={
-        200: {"description": "The job."},
-        **documented(JobNotFound),
-    },
+    response_description="The job.",
+    responses=documented(JobNotFound),
 )
 async def show(request: Request, caller: Reader, job_id: str) -> Response:
     """Return a job that failed permanently; other jobs are not found here."""

@@ -39,10 +39,8 @@ CHANGED = documented(EndpointNotFound, writes=True)
     operation_id="create_endpoint",
     summary="Create an endpoint",
     response_model=SecretEndpointView,
-    responses={
-        200: {"description": "The endpoint, new or existing, and its secrets."},
-        **documented(body=True, writes=True),
-    },
+    response_description="The endpoint, new or existing, and its secrets.",
+    responses=documented(body=True, writes=True),
     openapi_extra={"requestBody": jobs.json_body("EndpointRequest")},
 )
 async def create(request: Request, caller: Writer) -> Response:
@@ -84,10 +82,8 @@ async def listing(
     operation_id="get_endpoint",
     summary="Get an endpoint",
     response_model=EndpointView,
-    responses={
-        200: {"description": "The endpoint."},
-        **documented(EndpointNotFound),
-    },
+    response_description="The endpoint.",
+    responses=documented(EndpointNotFound),
 )
 async def show(request: Request, caller: Reader, endpoint_id: str) -> Response:
     """Return an endpoint without its secrets; `POST /v1/endpoints` shows them."""

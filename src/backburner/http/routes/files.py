@@ -125,17 +125,15 @@ async def download(
     operation_id="put_file",
     summary="Send an upload to its signed URL",
     response_model=FileReceipt,
-    responses={
-        200: {"description": "It has arrived; the application has yet to confirm it."},
-        **documented(
-            LinkRefused,
-            InvalidInput,
-            TooManyBodies,
-            UnsupportedEncoding,
-            StoreUnavailable,
-            public=True,
-        ),
-    },
+    response_description="It has arrived; the application has yet to confirm it.",
+    responses=documented(
+        LinkRefused,
+        InvalidInput,
+        TooManyBodies,
+        UnsupportedEncoding,
+        StoreUnavailable,
+        public=True,
+    ),
     openapi_extra={
         "requestBody": {
             "required": True,

@@ -211,10 +211,8 @@ async def graph(request: Request, caller: Reader, flow_id: str) -> Response:
     operation_id="cancel_flow",
     summary="Cancel a flow",
     response_model=FlowView,
-    responses={
-        200: {"description": "The flow is cancelled; none of its jobs runs."},
-        **documented(FlowNotFound, IllegalTransition, writes=True),
-    },
+    response_description="The flow is cancelled; none of its jobs runs.",
+    responses=documented(FlowNotFound, IllegalTransition, writes=True),
 )
 async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     """Cancel everything of a flow that has not ended; 409 if all of it has."""

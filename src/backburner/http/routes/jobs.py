@@ -427,10 +427,8 @@ async def result(
     operation_id="change_job",
     summary="Change a job's priority or start time",
     response_model=JobView,
-    responses={
-        200: {"description": "The job."},
-        **documented(JobNotFound, IllegalTransition, body=True, writes=True),
-    },
+    response_description="The job.",
+    responses=documented(JobNotFound, IllegalTransition, body=True, writes=True),
     openapi_extra={"requestBody": json_body("JobChange")},
 )
 async def change(request: Request, caller: Writer, job_id: str) -> Response:
@@ -460,10 +458,8 @@ async def change(request: Request, caller: Writer, job_id: str) -> Response:
     operation_id="cancel_job",
     summary="Cancel a job",
     response_model=JobView,
-    responses={
-        200: {"description": "The job is cancelled, now or before."},
-        **documented(JobNotFound, IllegalTransition, writes=True),
-    },
+    response_description="The job is cancelled, now or before.",
+    responses=documented(JobNotFound, IllegalTransition, writes=True),
 )
 async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     """

@@ -60,10 +60,8 @@ async def listing(request: Request, caller: Administrator) -> Response:
     summary="Create an API key",
     status_code=201,
     response_model=NewKeyView,
-    responses={
-        201: {"description": "The key. Its text is shown here and never again."},
-        **documented(body=True, writes=True),
-    },
+    response_description="The key. Its text is shown here and never again.",
+    responses=documented(body=True, writes=True),
     openapi_extra={"requestBody": jobs.json_body("KeyRequest")},
 )
 async def create(request: Request, caller: Administrator) -> Response:
@@ -96,10 +94,8 @@ async def create(request: Request, caller: Administrator) -> Response:
     summary="Revoke an API key",
     status_code=204,
     response_class=Response,
-    responses={
-        204: {"description": "The key is revoked."},
-        **documented(KeyNotFound, writes=True),
-    },
+    response_description="The key is revoked.",
+    responses=documented(KeyNotFound, writes=True),
 )
 async def revoke(request: Request, caller: Administrator, key_id: str) -> Response:
     """

@@ -65,12 +65,10 @@ async def listing(request: Request, caller: Operator) -> Response:
     operation_id="set_schedule",
     summary="Create or change a schedule",
     response_model=ScheduleView,
-    responses={
-        200: {"description": "The schedule."},
-        **documented(
-            PromptRefused, UnknownCapability, IllegalTransition, body=True, writes=True
-        ),
-    },
+    response_description="The schedule.",
+    responses=documented(
+        PromptRefused, UnknownCapability, IllegalTransition, body=True, writes=True
+    ),
     openapi_extra={"requestBody": json_body("ScheduleRequest")},
 )
 async def put(request: Request, caller: Administrator, schedule: str) -> Response:
@@ -128,10 +126,8 @@ def _switch(verb: str, told: str, *, paused: bool) -> None:
         summary=f"{verb.capitalize()} a schedule",
         description=told,
         response_model=ScheduleView,
-        responses={
-            200: {"description": "The schedule."},
-            **documented(ScheduleNotFound, writes=True),
-        },
+        response_description="The schedule.",
+        responses=documented(ScheduleNotFound, writes=True),
     )
     async def switch(
         request: Request, caller: Administrator, schedule: str

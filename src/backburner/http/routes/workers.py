@@ -45,10 +45,8 @@ def _switch(verb: str, told: str, *, draining: bool) -> None:
         summary=f"{verb.capitalize()} a worker",
         description=told,
         response_model=WorkerView,
-        responses={
-            200: {"description": "The worker."},
-            **documented(WorkerNotFound, writes=True),
-        },
+        response_description="The worker.",
+        responses=documented(WorkerNotFound, writes=True),
     )
     async def switch(
         request: Request, caller: Administrator, worker_id: str
