@@ -247,13 +247,11 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
     async def questions(self) -> Sequence[Question]:
         """Return the newest open questions that this key may answer."""
         path = "/v1/questions?limit=100"
-        questions: Sequence[Question] = await self._run(self._ask.items(path))
-        return questions
+        return await self._run(self._ask.items(path))
 
     async def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
         """Queue all dead letters that match again."""
-        retried: Retried = await self._run(self._ask.retry_many(which))
-        return retried
+        return await self._run(self._ask.retry_many(which))
 
     def jobs(self, **which: Unpack[JobsQuery]) -> AsyncIterator[Job]:
         """Yield jobs, newest first, page by page."""
@@ -269,8 +267,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
 
     async def queues(self) -> Sequence[Queue]:
         """Return the queues, by name."""
-        queues: Sequence[Queue] = await self._run(self._ask.items("/v1/queues"))
-        return queues
+        return await self._run(self._ask.items("/v1/queues"))
 
     async def pause_queue(self, name: str) -> Queue:
         """Stop starting jobs of a queue; running jobs continue."""
@@ -304,8 +301,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
     async def steps(self, job_id: str) -> Sequence[StoredStep]:
         """Return the stored steps of a job, the oldest first."""
         path = f"{job_path(job_id)}/steps"
-        steps: Sequence[StoredStep] = await self._run(self._ask.items(path))
-        return steps
+        return await self._run(self._ask.items(path))
 
     async def capabilities(self) -> Sequence[CapabilityInfo]:
         """Return the capabilities that the server knows."""
@@ -315,13 +311,11 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
 
     async def lanes(self) -> Sequence[Lane]:
         """Return the lanes to providers, by name."""
-        lanes: Sequence[Lane] = await self._run(self._ask.items("/v1/lanes"))
-        return lanes
+        return await self._run(self._ask.items("/v1/lanes"))
 
     async def workers(self) -> Sequence[Worker]:
         """Return the workers, the oldest first."""
-        workers: Sequence[Worker] = await self._run(self._ask.items("/v1/workers"))
-        return workers
+        return await self._run(self._ask.items("/v1/workers"))
 
     async def drain_worker(self, worker_id: str) -> Worker:
         """Let a worker finish its jobs and claim no more."""
@@ -356,10 +350,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
 
     async def schedules(self) -> Sequence[Schedule]:
         """Return the schedules, by name."""
-        schedules: Sequence[Schedule] = await self._run(
-            self._ask.items("/v1/schedules")
-        )
-        return schedules
+        return await self._run(self._ask.items("/v1/schedules"))
 
     def endpoints(self) -> AsyncIterator[Endpoint]:
         """Yield the webhook endpoints, newest first, page by page."""

@@ -243,13 +243,11 @@ class Client(Groups, Features):
     def questions(self) -> Sequence[Question]:
         """Return the newest open questions that this key may answer."""
         path = "/v1/questions?limit=100"
-        questions: Sequence[Question] = self._run(self._ask.items(path))
-        return questions
+        return self._run(self._ask.items(path))
 
     def retry_many(self, **which: Unpack[RetryQuery]) -> Retried:
         """Queue all dead letters that match again."""
-        retried: Retried = self._run(self._ask.retry_many(which))
-        return retried
+        return self._run(self._ask.retry_many(which))
 
     def jobs(self, **which: Unpack[JobsQuery]) -> Iterator[Job]:
         """Yield jobs, newest first, page by page."""
@@ -265,8 +263,7 @@ class Client(Groups, Features):
 
     def queues(self) -> Sequence[Queue]:
         """Return the queues, by name."""
-        queues: Sequence[Queue] = self._run(self._ask.items("/v1/queues"))
-        return queues
+        return self._run(self._ask.items("/v1/queues"))
 
     def pause_queue(self, name: str) -> Queue:
         """Stop starting jobs of a queue; running jobs continue."""
@@ -300,8 +297,7 @@ class Client(Groups, Features):
     def steps(self, job_id: str) -> Sequence[StoredStep]:
         """Return the stored steps of a job, the oldest first."""
         path = f"{job_path(job_id)}/steps"
-        steps: Sequence[StoredStep] = self._run(self._ask.items(path))
-        return steps
+        return self._run(self._ask.items(path))
 
     def capabilities(self) -> Sequence[CapabilityInfo]:
         """Return the capabilities that the server knows."""
@@ -311,13 +307,11 @@ class Client(Groups, Features):
 
     def lanes(self) -> Sequence[Lane]:
         """Return the lanes to providers, by name."""
-        lanes: Sequence[Lane] = self._run(self._ask.items("/v1/lanes"))
-        return lanes
+        return self._run(self._ask.items("/v1/lanes"))
 
     def workers(self) -> Sequence[Worker]:
         """Return the workers, the oldest first."""
-        workers: Sequence[Worker] = self._run(self._ask.items("/v1/workers"))
-        return workers
+        return self._run(self._ask.items("/v1/workers"))
 
     def drain_worker(self, worker_id: str) -> Worker:
         """Let a worker finish its jobs and claim no more."""
@@ -352,8 +346,7 @@ class Client(Groups, Features):
 
     def schedules(self) -> Sequence[Schedule]:
         """Return the schedules, by name."""
-        schedules: Sequence[Schedule] = self._run(self._ask.items("/v1/schedules"))
-        return schedules
+        return self._run(self._ask.items("/v1/schedules"))
 
     def endpoints(self) -> Iterator[Endpoint]:
         """Yield the webhook endpoints, newest first, page by page."""

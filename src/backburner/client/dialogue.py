@@ -41,7 +41,7 @@ from backburner.client.options import (
 )
 from backburner.domain.events.text import Text
 from backburner.domain.jobs.job import FINAL, JobState
-from backburner.shapes.jobs import Event, Job, Signal
+from backburner.shapes.jobs import Event, Job, Retried, Signal
 from backburner.shapes.operations import (
     Budgets,
     Queue,
@@ -179,7 +179,7 @@ class RequestPolicy:
     ) -> Dialogue[Job]:
         """Submit a job; with a key, it is safe to repeat."""
         body = {"capability": capability, "input": value, **given(options)}
-        return cast("Job", (yield from self.send("/v1/jobs", body, key)))
+        return self.send("/v1/jobs", body, key)
 
     def quote(
         self, capability: str, value: Any, options: SubmitOptions
@@ -192,12 +192,12 @@ class RequestPolicy:
             headers={"Content-Type": "application/json"},
             content=json.dumps(body, allow_nan=False, default=_written),
         )
-        return cast("Quote", (yield from self.ask(request)))
+        return self.ask(request)
 
     def usage(self, which: UsageQuery) -> Dialogue[UsageReport]:
         """Return the total usage of jobs."""
         request = SendRequest("GET", "/v1/usage", params=given(which))
-        return cast("UsageReport", (yield from self.ask(request)))
+        return self.ask(request)
 
     def send(
         self, path: str, body: Mapping[str, Any], key: str | None
@@ -214,7 +214,7 @@ class RequestPolicy:
             content=json.dumps(body, allow_nan=False, default=_written),
             is_repeatable=key is not None,
         )
-        return (yield from self.ask(request))
+        return self.ask(request)
 
     def call(
         self, method: str, path: str, body: Any = None, *, params: Mapping[str, Any]
@@ -229,26 +229,23 @@ class RequestPolicy:
             content=None if is_read else json.dumps(body or {}, allow_nan=False),
             is_repeatable=is_read,
         )
-        return (yield from self.ask(request))
+        return self.ask(request)
 
     def get(self, job_id: str, wait: float = 0) -> Dialogue[Job]:
         """Return the job, once it has ended or after at most `wait` seconds."""
-        return cast("Job", (yield from self.look(job_path(job_id), wait)))
+        return self.look(job_path(job_id), wait)
 
     def look(self, path: str, wait: float = 0) -> Dialogue[Any]:
         """Return a resource, once it has ended or after at most `wait` seconds."""
         seconds = min(LONGEST_WAIT, math.ceil(wait))
         headers = {"Prefer": f"wait={seconds}"} if seconds > 0 else {}
-        return (
-            yield from self.ask(SendRequest("GET", path, headers=headers, wait=seconds))
-        )
+        return self.ask(SendRequest("GET", path, headers=headers, wait=seconds))
 
     def follow(
         self, job_id: str, timeout: float | None, every: float = LONGEST_WAIT
     ) -> Dialogue[Job]:
         """Emit the job at intervals, and at last at its end or at the timeout."""
-        followed = yield from self.follow_at(job_path(job_id), timeout, every)
-        return cast("Job", followed)
+        return self.follow_at(job_path(job_id), timeout, every)
 
     def follow_at(
         self, path: str, timeout: float | None, every: float = LONGEST_WAIT
@@ -337,7 +334,7 @@ class RequestPolicy:
     def cancel(self, job_id: str) -> Dialogue[Job]:
         """Cancel a job; it is safe to repeat."""
         request = SendRequest("POST", f"{job_path(job_id)}/cancel")
-        return cast("Job", (yield from self.ask(request)))
+        return self.ask(request)
 
     def change(self, job_id: str, change: JobChange) -> Dialogue[Job]:
         """Change a job that has not started; it is safe to repeat."""
@@ -346,20 +343,19 @@ class RequestPolicy:
         if isinstance(run_at, datetime):
             body["run_at"] = run_at.isoformat()
         request = _json_request("PATCH", job_path(job_id), body)
-        return cast("Job", (yield from self.ask(request)))
+        return self.ask(request)
 
     def retry(self, job_id: str, *, fresh: bool = False) -> Dialogue[Job]:
         """Queue a dead letter again; not repeated, as the job may fail in between."""
         path = f"{job_path(job_id)}/retry" + ("?fresh=true" if fresh else "")
-        job = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
-        return cast("Job", job)
+        return self.ask(SendRequest("POST", path, is_repeatable=False))
 
     def fork(
         self, job_id: str, start: str | int, value: Any, *, dry_run: bool
     ) -> Dialogue[Any]:
         """Submit a fork; not repeated, as that would create another job."""
         body = {"from": start} | ({} if value is SAME_INPUT else {"input": value})
-        response = yield from self.ask(
+        return self.ask(
             SendRequest(
                 "POST",
                 f"{job_path(job_id)}/fork" + ("?dry_run=true" if dry_run else ""),
@@ -368,23 +364,22 @@ class RequestPolicy:
                 is_repeatable=dry_run,
             )
         )
-        return response
 
     def signal(self, job_id: str, name: str, value: Any) -> Dialogue[Signal]:
         """Send a signal; repeating it is no error."""
         request = _json_request(
             "POST", f"{job_path(job_id)}/signals/{quote(name, safe='')}", value
         )
-        return cast("Signal", (yield from self.ask(request)))
+        return self.ask(request)
 
     def answer(self, job_id: str, name: str, value: Any) -> Dialogue[Signal]:
         """Answer a question; repeating it is no error."""
         request = _json_request(
             "POST", f"{job_path(job_id)}/questions/{quote(name, safe='')}/answer", value
         )
-        return cast("Signal", (yield from self.ask(request)))
+        return self.ask(request)
 
-    def retry_many(self, which: RetryQuery) -> Dialogue[Any]:
+    def retry_many(self, which: RetryQuery) -> Dialogue[Retried]:
         """Queue all dead letters that match again."""
         request = _json_request(
             "POST",
@@ -392,7 +387,7 @@ class RequestPolicy:
             given(which),
             is_repeatable=bool(which.get("dry_run")),
         )
-        return (yield from self.ask(request))
+        return self.ask(request)
 
     def items(self, path: str) -> Dialogue[Any]:
         """Return a list that is not paginated."""
@@ -402,13 +397,13 @@ class RequestPolicy:
         """Pause or resume a queue; it is safe to repeat."""
         verb = "pause" if paused else "resume"
         path = f"/v1/queues/{quote(name, safe='')}/{verb}"
-        return cast("Queue", (yield from self.ask(SendRequest("POST", path))))
+        return self.ask(SendRequest("POST", path))
 
     def drain_worker(self, worker_id: str, *, draining: bool) -> Dialogue[Worker]:
         """Drain or resume a worker; it is safe to repeat."""
         verb = "drain" if draining else "resume"
         path = f"/v1/workers/{quote(worker_id, safe='')}/{verb}"
-        return cast("Worker", (yield from self.ask(SendRequest("POST", path))))
+        return self.ask(SendRequest("POST", path))
 
     def set_schedule(
         self, name: str, capability: str, cron: str, said: ScheduleOptions
@@ -419,7 +414,7 @@ class RequestPolicy:
             _schedule_path(name),
             {"capability": capability, "cron": cron, **said},
         )
-        return cast("Schedule", (yield from self.ask(request)))
+        return self.ask(request)
 
     def delete_schedule(self, name: str) -> Dialogue[None]:
         """Delete a schedule; not repeated, as the second response would be an error."""
@@ -429,22 +424,21 @@ class RequestPolicy:
     def pause_schedule(self, name: str, *, paused: bool) -> Dialogue[Schedule]:
         """Pause or resume a schedule; it is safe to repeat."""
         path = f"{_schedule_path(name)}/{'pause' if paused else 'resume'}"
-        return cast("Schedule", (yield from self.ask(SendRequest("POST", path))))
+        return self.ask(SendRequest("POST", path))
 
     def run_schedule(self, name: str) -> Dialogue[Job]:
         """Submit a schedule's job now; not repeated, as that would submit another."""
         path = f"{_schedule_path(name)}/run"
-        job = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
-        return cast("Job", job)
+        return self.ask(SendRequest("POST", path, is_repeatable=False))
 
     def budgets(self) -> Dialogue[Budgets]:
         """Return the budgets and their state."""
-        return cast("Budgets", (yield from self.ask(SendRequest("GET", "/v1/budgets"))))
+        return self.ask(SendRequest("GET", "/v1/budgets"))
 
     def set_budget(self, scope: str, said: BudgetOptions) -> Dialogue[Budgets]:
         """Set a budget; it is safe to repeat."""
         request = _json_request("PUT", "/v1/budgets", {"scope": scope, **given(said)})
-        return cast("Budgets", (yield from self.ask(request)))
+        return self.ask(request)
 
     def drop_budget(
         self, scope: str, *, unit: str, per_seconds: int, of: str | None
@@ -454,18 +448,18 @@ class RequestPolicy:
         request = SendRequest(
             "DELETE", "/v1/budgets", given(named), is_repeatable=False
         )
-        return cast("Budgets", (yield from self.ask(request)))
+        return self.ask(request)
 
     def create_endpoint(self, url: str) -> Dialogue[SecretEndpoint]:
         """Create an endpoint; repeating it returns the same one."""
         request = _json_request("POST", "/v1/endpoints", {"url": url})
-        return cast("SecretEndpoint", (yield from self.ask(request)))
+        return self.ask(request)
 
     def change_endpoint(self, endpoint_id: str, verb: str) -> Dialogue[Any]:
         """Rotate, enable or disable an endpoint; `rotate` is not safe to repeat."""
         path = f"/v1/endpoints/{quote(endpoint_id, safe='')}/{verb}"
         request = SendRequest("POST", path, is_repeatable=verb != "rotate")
-        return (yield from self.ask(request))
+        return self.ask(request)
 
     def deliveries(self, subject: str) -> Dialogue[None]:
         """Emit the deliveries of a job's, flow's or batch's end, newest first."""
@@ -476,8 +470,7 @@ class RequestPolicy:
     def replay(self, delivery_id: str) -> Dialogue[Job]:
         """Send a webhook again; not repeated, as each call sends another."""
         path = f"/v1/deliveries/{quote(delivery_id, safe='')}/replay"
-        job = yield from self.ask(SendRequest("POST", path, is_repeatable=False))
-        return cast("Job", job)
+        return self.ask(SendRequest("POST", path, is_repeatable=False))
 
     def _stream(self, path: str, place: "_Place") -> Dialogue[None]:
         misses = 0

@@ -1,7 +1,7 @@
 """Requests and polling of features, without I/O."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NotRequired, TypedDict, cast
+from typing import Any, Final, NotRequired, TypedDict
 from urllib.parse import quote
 
 from backburner.client.dialogue import (
@@ -63,14 +63,12 @@ def submit(
     key: str | None,
 ) -> Dialogue[FeatureJob]:
     """Submit a request; with a key, it is safe to repeat."""
-    sent = request_policy.send(_path(feature, "submit"), request, key)
-    return cast("FeatureJob", (yield from sent))
+    return request_policy.send(_path(feature, "submit"), request, key)
 
 
 def offer(request_policy: RequestPolicy, feature: str, size: int) -> Dialogue[Upload]:
     """Request a URL for the upload of a file of this size in bytes."""
-    sent = request_policy.send(_path(feature, "uploads"), {"size": size}, None)
-    return cast("Upload", (yield from sent))
+    return request_policy.send(_path(feature, "uploads"), {"size": size}, None)
 
 
 def status(
@@ -78,7 +76,7 @@ def status(
 ) -> Dialogue[FeatureJob]:
     """Return the state of a job."""
     request = SendRequest("GET", _path(feature, "status", job_id))
-    return cast("FeatureJob", (yield from request_policy.ask(request)))
+    return request_policy.ask(request)
 
 
 def poll(

@@ -1,7 +1,7 @@
 """Requests about flows and batches, and their responses, without I/O."""
 
 from collections.abc import Generator, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import quote
 
 from backburner.client.dialogue import (
@@ -36,19 +36,19 @@ def submit_flow(
 ) -> Dialogue[Flow]:
     """Submit a flow; with a key, it is safe to repeat."""
     body = {"steps": [*steps], **given(options)}
-    return cast("Flow", (yield from ask.send("/v1/flows", body, key)))
+    return ask.send("/v1/flows", body, key)
 
 
 def get_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
     """Return a flow with its steps."""
-    return cast("Flow", (yield from ask.look(_flow_path(flow_id))))
+    return ask.look(_flow_path(flow_id))
 
 
 def follow_flow(
     ask: RequestPolicy, flow_id: str, timeout: float | None
 ) -> Dialogue[Flow]:
     """Return a flow once it has ended, or as it is after the timeout."""
-    return cast("Flow", (yield from ask.follow_at(_flow_path(flow_id), timeout)))
+    return ask.follow_at(_flow_path(flow_id), timeout)
 
 
 def flow_results(
@@ -79,13 +79,13 @@ def flow_events(ask: RequestPolicy, flow_id: str) -> Dialogue[None]:
 def cancel_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
     """Cancel everything of a flow that has not ended; it is safe to repeat."""
     request = SendRequest("POST", f"{_flow_path(flow_id)}/cancel")
-    return cast("Flow", (yield from ask.ask(request)))
+    return ask.ask(request)
 
 
 def retry_flow(ask: RequestPolicy, flow_id: str) -> Dialogue[Flow]:
     """Retry a flow's failed steps; not repeated, as they may fail in between."""
     request = SendRequest("POST", f"{_flow_path(flow_id)}/retry", is_repeatable=False)
-    return cast("Flow", (yield from ask.ask(request)))
+    return ask.ask(request)
 
 
 def flows(ask: RequestPolicy, which: FlowsQuery) -> Dialogue[None]:
@@ -102,7 +102,7 @@ def open_batch(
 ) -> Dialogue[Batch]:
     """Open a batch; with a key, it is safe to repeat."""
     body = {"jobs": [*jobs], "flows": [*flows], **given(options)}
-    return cast("Batch", (yield from ask.send("/v1/batches", body, key)))
+    return ask.send("/v1/batches", body, key)
 
 
 def fill_batch(
@@ -116,19 +116,19 @@ def fill_batch(
     """Add members to a batch; it is safe to repeat."""
     body = {"jobs": [*jobs], "flows": [*flows], "seal": seal}
     path = f"{_batch_path(batch_id)}/members"
-    return cast("Batch", (yield from ask.send(path, body, new_key())))
+    return ask.send(path, body, new_key())
 
 
 def get_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
     """Return a batch with its counts."""
-    return cast("Batch", (yield from ask.look(_batch_path(batch_id))))
+    return ask.look(_batch_path(batch_id))
 
 
 def follow_batch(
     ask: RequestPolicy, batch_id: str, timeout: float | None
 ) -> Dialogue[Batch]:
     """Return a batch once it is finished, or as it is after the timeout."""
-    return cast("Batch", (yield from ask.follow_at(_batch_path(batch_id), timeout)))
+    return ask.follow_at(_batch_path(batch_id), timeout)
 
 
 def batch_events(ask: RequestPolicy, batch_id: str) -> Dialogue[None]:
@@ -139,13 +139,13 @@ def batch_events(ask: RequestPolicy, batch_id: str) -> Dialogue[None]:
 def cancel_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
     """Cancel everything of a batch that has not ended; it is safe to repeat."""
     request = SendRequest("POST", f"{_batch_path(batch_id)}/cancel")
-    return cast("Batch", (yield from ask.ask(request)))
+    return ask.ask(request)
 
 
 def retry_batch(ask: RequestPolicy, batch_id: str) -> Dialogue[Batch]:
     """Retry a batch's failed members; not repeated, as they may fail in between."""
     request = SendRequest("POST", f"{_batch_path(batch_id)}/retry", is_repeatable=False)
-    return cast("Batch", (yield from ask.ask(request)))
+    return ask.ask(request)
 
 
 def batches(ask: RequestPolicy, which: BatchesQuery) -> Dialogue[None]:
