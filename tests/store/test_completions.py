@@ -38,9 +38,7 @@ def settled(store):
         [claim] = await store.claim("w_1", "t", CLAIM_REQUESTS, now=NOON)
         seen = []
         await store.transact(lambda tx: tx.driver.set_trace_callback(seen.append))
-        await store.settle(
-            [settlement(claim, outcome, consequences=claim.consequences)]
-        )
+        await store.settle([settlement(claim, outcome)])
         await store.transact(lambda tx: tx.driver.set_trace_callback(None))
         first = seen.index("COMMIT") + 1
         last = seen.index("COMMIT", first)

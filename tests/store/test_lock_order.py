@@ -26,7 +26,7 @@ from backburner.testing.samples import (
     a_new_job,
     a_new_step,
 )
-from backburner.testing.store.acts import find
+from backburner.testing.store.acts import find, retry
 from backburner.testing.store.linked import (
     BAD,
     GOOD,
@@ -34,7 +34,6 @@ from backburner.testing.store.linked import (
     Course,
     Hands,
     adding,
-    again,
 )
 from tests.lock_order import documented, recording
 
@@ -165,7 +164,7 @@ async def retried(store):
     await hands.take()
     await hands.end(job.id, outcome=BAD)
     await Collection(hands, batch.id).finish()
-    await store.reopen([again(await find(store, job.id))])
+    await store.reopen([retry(await find(store, job.id))])
 
 
 async def cancelled(store):

@@ -34,7 +34,7 @@ from backburner.testing.samples import (
     a_new_job,
     a_new_step,
 )
-from backburner.testing.store.acts import find, types
+from backburner.testing.store.acts import find, retry, types
 from backburner.testing.store.linked import (
     BAD,
     CALLBACK,
@@ -44,7 +44,6 @@ from backburner.testing.store.linked import (
     Course,
     Hands,
     adding,
-    again,
     told_of,
 )
 
@@ -266,7 +265,7 @@ async def test_the_last_step_ends_while_a_failed_one_is_retried(
     )
     await course.fail("a")
     [ended] = await settlements(course, hands, {"last": GOOD})
-    move = again((await course.jobs())["a"])
+    move = retry((await course.jobs())["a"])
 
     if is_first:
         _, held_up = await at_once(one.settle([ended]), other.reopen([move]))
@@ -387,7 +386,7 @@ async def test_what_is_added_while_a_flow_is_reopened_is_seen(one, other, at_onc
     [ended] = await settlements(course, hands, {"a": BAD})
     added = a_new_step("new", "a", before=["join"])
     body = adding((await course.flow()).seq, added)
-    move = again((await course.jobs())["bad"])
+    move = retry((await course.jobs())["bad"])
 
     _, held_up = await at_once(
         one.settle([ended._replace(body=body)]), other.reopen([move])
@@ -407,7 +406,7 @@ async def test_what_is_added_while_a_flow_is_reopened_is_held_until_then(
     await course.fail("bad")
     [ended] = await settlements(course, hands, {"a": GOOD})
     seq = (await course.flow()).seq
-    move = again((await course.jobs())["bad"])
+    move = retry((await course.jobs())["bad"])
     locked = []
 
     def look(tx):
@@ -450,7 +449,7 @@ async def test_a_batch_ends_while_a_member_is_retried(
     job = a_new_job()
     batch, hands = await open_a_batch(other, job, callback=CALLBACK)
     await hands.end(job.id, outcome=BAD)
-    move = again(await find(other, job.id))
+    move = retry(await find(other, job.id))
     finish = batches.finish(await batch.seq(), LATER, lambda *_: ())
 
     if is_first:
@@ -477,7 +476,7 @@ async def test_a_batch_that_is_not_locked_ends_with_something_left_to_do(
     job = a_new_job()
     batch, hands = await open_a_batch(other, job)
     await hands.end(job.id, outcome=BAD)
-    move = again(await find(other, job.id))
+    move = retry(await find(other, job.id))
     counted = batches.counts
 
     def count(*asked):
@@ -499,7 +498,7 @@ async def test_a_batch_that_is_being_reopened_does_not_end(
     job = a_new_job()
     batch, hands = await open_a_batch(other, job)
     await hands.end(job.id, outcome=BAD)
-    move = again(await find(other, job.id))
+    move = retry(await find(other, job.id))
     opened = groups.reopen
 
     def stop_before(*asked):

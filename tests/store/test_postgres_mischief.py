@@ -13,10 +13,10 @@ from backburner.domain.jobs import transitions
 from backburner.domain.jobs.job import WAITING, JobState
 from backburner.domain.jobs.transitions import Change
 from backburner.ports.faults import NoFaults
-from backburner.ports.store.jobs import Move
 from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.samples import NOON, a_new_flow, a_new_step
+from backburner.testing.store.acts import move, retry
 from backburner.testing.store.linked import (
     BAD,
     CALLBACK,
@@ -24,7 +24,6 @@ from backburner.testing.store.linked import (
     Course,
     Hands,
     adding,
-    again,
 )
 
 ENDED = transitions.cancel_all("no", now=NOON + 1000)
@@ -139,7 +138,7 @@ class Mischief:
 
     async def _retry(self, course):
         jobs = (await course.jobs()).values()
-        failed = [again(job) for job in jobs if job.state is JobState.FAILED]
+        failed = [retry(job) for job in jobs if job.state is JobState.FAILED]
         if failed:
             await self._store.reopen(failed[: self._chance.randint(1, 2)])
 
@@ -148,9 +147,7 @@ class Mischief:
         if waiting:
             job = self._chance.choice(waiting)
             change = transitions.cancel(job, "no", now=NOON)
-            await self._store.move(
-                [Move(job.seq, job.state, job.generation, change, job.consequences)]
-            )
+            await self._store.move([move(job, change)])
 
     async def _end(self, course):
         if self._chance.random() < 0.1:

@@ -82,6 +82,7 @@ async def types(store: Store, job_id: str) -> Sequence[str]:
 
 def settlement(claim: Claim, outcome: Outcome, **fields: Any) -> Settlement:
     """Return a claim's settlement with an outcome, a second after noon."""
+    usual: Any = {"consequences": claim.consequences, "epoch": claim.events}
     change = transitions.settle(
         claim,
         outcome,
@@ -89,7 +90,7 @@ def settlement(claim: Claim, outcome: Outcome, **fields: Any) -> Settlement:
         backoff=timedelta(seconds=5),
         limits=Limits(),
     )
-    return Settlement(claim.seq, claim.token, change, **fields)
+    return Settlement(claim.seq, claim.token, change, **usual | fields)
 
 
 def progress(claim: Claim, **fields: Any) -> Note:
@@ -107,7 +108,7 @@ def text(claim: Claim, said: str, **fields: Any) -> Note:
 
 def move(job: Job, change: Change) -> Move:
     """Return a move of a job that has not changed since it was read."""
-    return Move(job.seq, job.state, job.generation, change)
+    return Move(job.seq, job.state, job.generation, change, job.consequences)
 
 
 def retry(job: Job) -> Move:

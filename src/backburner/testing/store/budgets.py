@@ -18,7 +18,6 @@ from backburner.domain.jobs.job import Claim, Job, JobState, Owner, Wait, WaitRe
 from backburner.domain.jobs.outcome import Cancel, Done, Failed, Outcome, Suspension
 from backburner.ports.store import Store
 from backburner.ports.store.budgets import HoldRequest, Viewer
-from backburner.ports.store.jobs import Move
 from backburner.ports.store.transactions import Tx
 from backburner.stores.tables import accounts, entries
 from backburner.testing.samples import (
@@ -36,6 +35,8 @@ from backburner.testing.store.acts import (
     Refused,
     WithWorkers,
     find,
+    move,
+    retry,
     settlement,
     submit,
 )
@@ -76,12 +77,6 @@ async def ann(store: Store) -> Balance:
     return (await balances(store))["acme/ann"]
 
 
-def retried(job: Job) -> Move:
-    """Return a retry by hand, with the job's consequences."""
-    change = transitions.retry(job, now=NOON + 2 * SECOND)
-    return Move(job.seq, job.state, job.generation, change, job.consequences)
-
-
 class BudgetConformance(WithWorkers):
     """`submit` and `settle` with budgets, and holds without a job."""
 
@@ -95,13 +90,7 @@ class BudgetConformance(WithWorkers):
     ) -> None:
         """End the next job of the queue."""
         [claim] = await self.claim(store, token=token)
-        said = settlement(
-            claim,
-            outcome,
-            consequences=claim.consequences,
-            usage=usage,
-            epoch=claim.events,
-        )
+        said = settlement(claim, outcome, usage=usage)
         await store.settle([said])
 
     async def test_without_budgets_there_is_no_ledger(self, store: Store) -> None:
@@ -154,23 +143,11 @@ class BudgetConformance(WithWorkers):
         job_id = await submit(store, tokens=40)
         [claim] = await self.claim(store)
         failed = Failed("BAD", "try again", retryable=True)
-        await store.settle(
-            [
-                settlement(
-                    claim,
-                    failed,
-                    consequences=claim.consequences,
-                    usage=calls(20),
-                    epoch=claim.events,
-                )
-            ]
-        )
+        await store.settle([settlement(claim, failed, usage=calls(20))])
         between = await ann(store)
         job = await find(store, job_id)
         expired = transitions.expire(job, now=NOON + SECOND)
-        await store.move(
-            [Move(job.seq, job.state, job.generation, expired, job.consequences)]
-        )
+        await store.move([move(job, expired)])
 
         assert Balance(held=40) == between
         assert Balance(settled=20) == await ann(store)
@@ -204,13 +181,7 @@ class BudgetConformance(WithWorkers):
             )
         with pytest.raises(BudgetExhausted):
             await submit(store, tokens=1)
-        done = settlement(
-            claim,
-            Done("1"),
-            consequences=claim.consequences,
-            usage=calls(30, 10, 55, 10, 7),
-            epoch=claim.events,
-        )
+        done = settlement(claim, Done("1"), usage=calls(30, 10, 55, 10, 7))
         await store.settle([done])
 
         assert [
@@ -250,13 +221,7 @@ class BudgetConformance(WithWorkers):
         own = RunUsage(claim.seq, claim.token, 0, claim.events, calls(60))
         await asyncio.gather(store.book([late]), store.book([own]))
         between = await ann(store)
-        done = settlement(
-            claim,
-            Done("1"),
-            consequences=claim.consequences,
-            usage=calls(60),
-            epoch=claim.events,
-        )
+        done = settlement(claim, Done("1"), usage=calls(60))
         await store.settle([done])
 
         assert Balance(held=40, settled=70, overdraft=70) == between
@@ -279,13 +244,7 @@ class BudgetConformance(WithWorkers):
         self, store: Store, claim: Claim, outcome: Outcome, *used: int
     ) -> None:
         """Settle a claim with a given usage."""
-        said = settlement(
-            claim,
-            outcome,
-            consequences=claim.consequences,
-            usage=calls(*used),
-            epoch=claim.events,
-        )
+        said = settlement(claim, outcome, usage=calls(*used))
         await store.settle([said])
 
     async def wait(self, store: Store, *used: int) -> None:
@@ -541,10 +500,10 @@ class BudgetConformance(WithWorkers):
         dead = await self.failed_with(store, tokens=60, key="key_1")
         await submit(store, tokens=50)
         with pytest.raises(BudgetExhausted):
-            await store.reopen([retried(dead)])
+            await store.reopen([retry(dead)])
         refused = await find(store, dead.id)
         let_pass(DAY)
-        [held] = await store.reopen([retried(dead)])
+        [held] = await store.reopen([retry(dead)])
         found = await find(store, dead.id)
 
         assert (JobState.FAILED, 0) == (refused.state, refused.generation)
@@ -559,7 +518,7 @@ class BudgetConformance(WithWorkers):
     ) -> None:
         await store.put_budgets([HUNDRED])
         dead = await self.failed_with(store, calls(30), tokens=60)
-        await store.reopen([retried(dead)])
+        await store.reopen([retry(dead)])
         await self.end(store, Done("1"), calls(20), token="t2")
 
         assert Balance(settled=50) == await ann(store)
@@ -595,7 +554,7 @@ class BudgetConformance(WithWorkers):
         given_up = await ann(store)
         [flow] = await store.find_flows([answer.id])
         first, _ = await store.steps(flow.seq)
-        await store.reopen([retried(first.job)])
+        await store.reopen([retry(first.job)])
 
         assert Balance(settled=10) == given_up
         assert Balance(held=100, settled=10) == await ann(store)

@@ -9,13 +9,14 @@ from backburner.domain.jobs.job import JobState
 from backburner.domain.jobs.outcome import Cancel, Failed, HandedBack
 from backburner.domain.webhooks import delivery
 from backburner.ports.store import Store
-from backburner.ports.store.jobs import Move
 from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.samples import ANN, BOB, NOON, a_new_flow, a_new_job, a_new_step
 from backburner.testing.store.acts import (
     DAY,
     SECOND,
     find,
+    move,
+    retry,
     types,
 )
 from backburner.testing.store.linked import (
@@ -25,7 +26,6 @@ from backburner.testing.store.linked import (
     Hands,
     WithFlows,
     adding,
-    again,
     told_of,
 )
 
@@ -85,7 +85,7 @@ class CallbackConformance(WithFlows):
             change = transitions.expire(job, now=NOON + 1)
             if how == "is cancelled":
                 change = transitions.cancel(job, "no", now=NOON + 1)
-            asked = Move(job.seq, job.state, job.generation, change, job.consequences)
+            asked = move(job, change)
             await store.move([asked, asked])
 
         state = "cancelled" if how in {"is ended", "is cancelled"} else "failed"
@@ -226,7 +226,7 @@ class CallbackConformance(WithFlows):
         batch = await self.open(hands, Members([job]), callback=CALLBACK)
         await hands.end(job.id, outcome=BAD)
         await batch.finish()
-        await store.reopen([again(await find(store, job.id))])
+        await store.reopen([retry(await find(store, job.id))])
         await hands.end(job.id)
         await batch.finish(now=NOON + 9 * SECOND)
 

@@ -16,10 +16,10 @@ from backburner.domain.jobs.outcome import Cancel, Done, Expired, Failed, Handed
 from backburner.domain.jobs.transitions import Change, Limits
 from backburner.domain.queues.queue import Queue
 from backburner.ports.store import Store
-from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.jobs import ClaimRequest, Settlement
 from backburner.ports.store.maintenance import JobFilter
 from backburner.testing.samples import BOB, NOON, a_new_flow, a_new_job, a_new_step
-from backburner.testing.store.acts import SECOND, find, settlement, types
+from backburner.testing.store.acts import SECOND, find, move, settlement, types
 from backburner.testing.store.budgets import HUNDRED, ann, calls
 from backburner.testing.store.linked import (
     BAD,
@@ -63,7 +63,7 @@ async def _fail(hands: Hands, job_id: str) -> None:
 async def _exhaust(hands: Hands, job_id: str) -> None:
     claim = (await hands.take())[job_id]
     last = claim._replace(attempt=claim.max_attempts)
-    failed = settlement(last, Failed("BUSY", "again"), consequences=claim.consequences)
+    failed = settlement(last, Failed("BUSY", "again"))
     await hands.store.settle([failed])
 
 
@@ -120,8 +120,8 @@ async def _move_queued(
 ) -> None:
     """End a waiting job, twice."""
     job = await find(hands.store, job_id)
-    move = Move(job.seq, job.state, job.generation, decide(job), job.consequences)
-    await hands.store.move([move, move])
+    asked = move(job, decide(job))
+    await hands.store.move([asked, asked])
 
 
 End = Callable[[Hands, str], Awaitable[None]]
@@ -242,9 +242,7 @@ class CompletionConformance(WithFlows):
         await store.submit([job])
         await hands.end(job.id)
         [claim] = await store.claim("w_1", "t", [ClaimRequest("after", 9)], now=NOON)
-        await store.settle(
-            [settlement(claim, Done("1"), consequences=claim.consequences)]
-        )
+        await store.settle([settlement(claim, Done("1"))])
 
         assert [] == await completions(store, claim.id)
         assert 2 == await store.count(JobFilter())
@@ -314,9 +312,7 @@ class CompletionConformance(WithFlows):
         claim_requests = [ClaimRequest("after", 9)]
         [_, claim] = await store.claim("w_1", "t", claim_requests, now=NOON)
         used = {"usage": calls(30), "epoch": claim.events}
-        await store.settle(
-            [settlement(claim, GOOD, consequences=claim.consequences, **used)]
-        )
+        await store.settle([settlement(claim, GOOD, **used)])
 
         [found] = await completions(store, job.id)
         assert (found.id, 60) == (claim.id, claim.tokens)

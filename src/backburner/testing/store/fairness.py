@@ -296,9 +296,7 @@ class FairnessConformance(WithWorkers):
             [
                 settlement(one, Done("1"), body=lambda _: None, **used(300)),
                 settlement(two, Done("1"), **used(100)),
-                settlement(
-                    step, Done("1"), consequences=step.consequences, **used(300)
-                ),
+                settlement(step, Done("1"), **used(300)),
             ]
         )
         await store.submit(some(9, tokens=100))

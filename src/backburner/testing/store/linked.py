@@ -15,7 +15,7 @@ from backburner.domain.jobs.outcome import Done, Failed, Outcome
 from backburner.domain.jobs.transitions import Change
 from backburner.ports.store import Store
 from backburner.ports.store.events import Topic
-from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
+from backburner.ports.store.jobs import ClaimRequest, Settlement
 from backburner.ports.store.maintenance import JobFilter
 from backburner.ports.store.transactions import Tx
 from backburner.testing.samples import ANN, NOON, a_new_batch, a_new_flow
@@ -24,6 +24,7 @@ from backburner.testing.store.acts import (
     Refused,
     WithWorkers,
     find,
+    move,
     retry,
     settlement,
 )
@@ -62,7 +63,7 @@ class Hands:
         if job_id not in self._claims:
             await self.take()
         claim = self._claims.pop(job_id)
-        return settlement(claim, outcome, consequences=claim.consequences, **fields)
+        return settlement(claim, outcome, **fields)
 
     async def end(
         self, *job_ids: str, outcome: Outcome = GOOD, **fields: Any
@@ -82,7 +83,7 @@ class Hands:
         def refuse(_: Tx) -> None:
             raise Refused("no")
 
-        valid = settlement(claim, BAD, consequences=claim.consequences)
+        valid = settlement(claim, BAD)
         await self.store.settle([valid._replace(token="stale")])
         with pytest.raises(Refused):
             await self.store.settle([valid._replace(body=refuse)])
@@ -92,7 +93,7 @@ class Hands:
         """Fail a job and retry it twice, then settle it successfully."""
         for _ in range(2):
             await self.end(job_id, outcome=BAD)
-            await self.store.reopen([again(await find(self.store, job_id))])
+            await self.store.reopen([retry(await find(self.store, job_id))])
         await self.end(job_id)
 
 
@@ -141,9 +142,7 @@ class Course:
     async def move(self, name: str, decide: Callable[[Job], Change]) -> Sequence[bool]:
         """Move a step that is not running."""
         job = (await self.jobs())[name]
-        change = decide(job)
-        asked = Move(job.seq, job.state, job.generation, change, job.consequences)
-        return await self._store.move([asked])
+        return await self._store.move([move(job, decide(job))])
 
     async def cancel(self, name: str) -> None:
         """Cancel one step that is not running."""
@@ -156,7 +155,7 @@ class Course:
     async def retry(self, *names: str) -> Sequence[bool]:
         """Retry failed steps by hand, in one call."""
         jobs = await self.jobs()
-        return await self._store.reopen([again(jobs[name]) for name in names])
+        return await self._store.reopen([retry(jobs[name]) for name in names])
 
     async def events(self) -> Sequence[Event]:
         """Return the flow's own events."""
@@ -213,11 +212,6 @@ class Collection:
         """Return the batch's own events."""
         topic = Topic(batch=await self.seq())
         return (await self._store.stream(ANN, after=0, limit=999, topic=topic)).events
-
-
-def again(job: Job) -> Move:
-    """Return a retry by hand of a job that others may depend on."""
-    return retry(job)._replace(consequences=job.consequences)
 
 
 async def told_of(store: Store, subject: str) -> Sequence[tuple[str, int]]:

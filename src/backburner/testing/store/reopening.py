@@ -8,7 +8,7 @@ from backburner.domain.groups.flow import Edge, FlowState
 from backburner.domain.jobs.job import JobState
 from backburner.ports.store import Store
 from backburner.testing.samples import NOON, a_new_flow, a_new_job, a_new_step
-from backburner.testing.store.acts import DAY, find, types
+from backburner.testing.store.acts import DAY, find, retry, types
 from backburner.testing.store.linked import (
     BAD,
     GOOD,
@@ -16,7 +16,6 @@ from backburner.testing.store.linked import (
     Hands,
     WithFlows,
     adding,
-    again,
 )
 
 BLOCKED, QUEUED = JobState.BLOCKED, JobState.QUEUED
@@ -194,7 +193,7 @@ class ReopenConformance(WithFlows):
         assert (BLOCKED, BLOCKED) == (waiting["b"], waiting["join"])
         assert FlowState.SUCCEEDED is (await course.flow()).state
 
-    async def test_a_step_that_expired_while_it_waited_waits_again(
+    async def test_a_step_that_expired_while_it_waited_waits_retry(
         self, store: Store, hands: Hands
     ) -> None:
         course = await self.begin(
@@ -236,7 +235,7 @@ class ReopenConformance(WithFlows):
     ) -> None:
         course = await self.begin(hands, a_new_step("a"), a_new_step("b", "a"))
         await course.fail("a")
-        asked = again((await course.jobs())["a"])
+        asked = retry((await course.jobs())["a"])
 
         held = await asyncio.gather(*(store.reopen([asked]) for _ in range(5)))
         together = await store.reopen([asked, asked])
@@ -252,7 +251,7 @@ class ReopenConformance(WithFlows):
     async def test_a_job_of_its_own_is_retried_as_ever(self, store: Store) -> None:
         job = await self.failed(store)
 
-        held = await store.reopen([again(job), again(job)])
+        held = await store.reopen([retry(job), retry(job)])
 
         assert [True, False] == list(held)
         assert (QUEUED, 1) == (
@@ -276,7 +275,7 @@ class ReopenConformance(WithFlows):
         await course.end("a")
         await course.end("b", outcome=GOOD)
         await batch.finish()
-        await store.reopen([again(await find(store, job.id))])
+        await store.reopen([retry(await find(store, job.id))])
         await hands.end(job.id)
         await batch.finish()
         told = await batch.events()
@@ -307,7 +306,7 @@ class ReopenConformance(WithFlows):
         job = a_new_job()
         batch = await self.open(hands, Members([job]))
         await hands.end(job.id, outcome=BAD)
-        await store.reopen([again(await find(store, job.id))])
+        await store.reopen([retry(await find(store, job.id))])
         early = await batch.finish()
         await hands.end(job.id)
         await batch.finish()

@@ -83,9 +83,7 @@ class StepConformance(WithWorkers):
         used = [booking(claim, CALL)]
         assert [True] == await store.save_steps([result(claim)], used)
         assert [True] == await store.save_steps([result(claim)], used)
-        await store.settle(
-            [settlement(claim, Done("1"), usage=(CALL,), epoch=claim.events)]
-        )
+        await store.settle([settlement(claim, Done("1"), usage=(CALL,))])
         assert 120 == (await store.spent([claim.seq]))[claim.seq].tokens
 
     async def test_usage_of_a_lost_claim_is_recorded_though_its_result_is_not(

@@ -79,7 +79,7 @@ class TotalsConformance(WithWorkers):
         await store.submit_flows([a_new_flow(*steps)])
         [claim] = await self.claim(store, 1)
         failed = Failed("BAD", "no", retryable=False)
-        await store.settle([settlement(claim, failed, consequences=claim.consequences)])
+        await store.settle([settlement(claim, failed)])
 
         assert {
             "default": Totals(failed=1),

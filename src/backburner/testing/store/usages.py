@@ -47,7 +47,7 @@ async def spent(store: Store, claim: Claim) -> Spent | None:
 
 def settled(claim: Claim, outcome: Outcome, *calls: Usage, **fields: Any) -> Any:
     """Return the settlement of a claim with its usage."""
-    return settlement(claim, outcome, usage=calls, epoch=claim.events, **fields)
+    return settlement(claim, outcome, usage=calls, **fields)
 
 
 def refuse(tx: Tx) -> None:
