@@ -1,9 +1,11 @@
 """Helpers for applications' own tables, in addition to SQLAlchemy."""
 
+from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from backburner.domain.errors import IdempotencyConflict
 from backburner.domain.jobs.job import Instant, Owner
@@ -11,10 +13,19 @@ from backburner.engine.maintenance.erasure import erase_rows
 from backburner.engine.submit.idempotency import IdempotencyKey
 from backburner.engine.transaction import Transaction
 
-__all__ = ["KEY_MS", "erase_rows", "key_table", "owned_by", "take_key"]
+__all__ = ["KEY_MS", "erase_rows", "insert", "key_table", "owned_by", "take_key"]
 
 KEY_MS: Final = 24 * 60 * 60 * 1000
 """The lifetime of an idempotency key."""
+_INSERT: Final[Mapping[str, Any]] = {
+    "postgresql": postgresql.insert,
+    "sqlite": sqlite.insert,
+}
+
+
+def insert(connection: Any, table: sa.Table) -> Any:
+    """Return the database's own INSERT, which has the methods `on_conflict_…`."""
+    return _INSERT[connection.dialect.name](table)
 
 
 def owned_by(table: sa.Table, owner: Owner) -> sa.ColumnElement[bool]:

@@ -16,6 +16,7 @@ import orjson
 import sqlalchemy as sa
 
 from backburner import CallerError, Flow, Owner, SubmitGroupOptions, Transaction
+from backburner.tables import insert
 from backburner_apps.chat import personalities, rows
 from backburner_apps.chat.prompt import part_of
 from backburner_apps.chat.settings import ChatSettings
@@ -196,7 +197,7 @@ def _count(tx: Transaction, owner: Owner, limit: int) -> None:
         return
     now = tx.now()
     minute = now // MINUTE
-    new = rows.insert(tx.connection, windows).values(
+    new = insert(tx.connection, windows).values(
         tenant=owner.tenant, user=owner.user, minute=minute, count=1
     )
     counted = new.on_conflict_do_update(

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from backburner import Owner, Transaction, View
+from backburner.tables import insert
 from backburner_apps.chat import rows
 from backburner_apps.chat.personalities import Personality
 from backburner_apps.chat.shapes import MAX_MEMORY, is_id
@@ -106,13 +107,13 @@ def forget(tx: Transaction, owner: Owner, personality_id: str) -> int:
 
     Jobs that were submitted before this moment store no memory when they end.
     """
-    insert = rows.insert(tx.connection, forgotten)
     row = {"tenant": owner.tenant, "user": owner.user, "personality": personality_id}
     now = tx.now()
-    again = insert.values(**row, at=now).on_conflict_do_update(
-        index_elements=["tenant", "user", "personality"], set_={"at": now}
+    new = insert(tx.connection, forgotten).values(**row, at=now)
+    keys = ["tenant", "user", "personality"]
+    tx.connection.execute(
+        new.on_conflict_do_update(index_elements=keys, set_={"at": now})
     )
-    tx.connection.execute(again)
     mine = m.tenant == owner.tenant, m.user == owner.user
     done = memories.delete().where(*mine, m.personality == personality_id)
     return int(tx.connection.execute(done).rowcount)

@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from backburner import Context, Owner, Transaction
-from backburner.tables import owned_by
+from backburner.tables import insert, owned_by
 from backburner_apps.documents.chunk_tables import chunks, owners, vectors
 from backburner_apps.documents.chunking import Chunk
 from backburner_apps.documents.full_text import Words, full_text, prefix_of
-from backburner_apps.documents.rows import insert
 from backburner_apps.documents.tables import files
 from backburner_apps.documents.words import words
 

@@ -15,11 +15,10 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from backburner import Context, Owner, Transaction, View, WorkError, capability
-from backburner.tables import owned_by
+from backburner.tables import insert, owned_by
 from backburner_apps.documents import pgvector
 from backburner_apps.documents.chunk_store import lock_owner
 from backburner_apps.documents.chunk_tables import FLOATS, chunks, owners, vectors
-from backburner_apps.documents.rows import insert
 from backburner_apps.documents.words import is_cjk
 
 QUEUE: Final = "file-embed"

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from backburner import Owner, Transaction, View, erase_rows
-from backburner.tables import owned_by
+from backburner.tables import insert, owned_by
 from backburner_apps.inbox.shapes import Message, TelegramUser
 from backburner_apps.inbox.tables import (
     ACTIVE,
@@ -59,14 +58,6 @@ class NewTask(NamedTuple):
     original_input_type: str | None = None
 
 
-def _insert(tx: Transaction, table: sa.Table) -> Any:
-    """Return the database's own INSERT, which has the methods `on_conflict_…`."""
-    connection: Any = tx.connection
-    if connection.dialect.name == "sqlite":
-        return sqlite.insert(table)
-    return postgresql.insert(table)
-
-
 # --- users ---------------------------------------------------------------------------
 
 
@@ -82,7 +73,7 @@ def keep_user(
         "updated_at": now,
     }
     row = {**_of(owner), **changes, "last_number": 0, "created_at": now}
-    added = _insert(tx, users).values(row)
+    added = insert(tx.connection, users).values(row)
     tx.connection.execute(
         added.on_conflict_do_update(index_elements=["tenant", "user"], set_=changes)
     )
@@ -99,7 +90,7 @@ def _take_numbers(tx: Transaction, owner: Owner, count: int) -> int:
     """Reserve `count` numbers for a user's new tasks; return the first one."""
     now = tx.now()
     row = {**_of(owner), "last_number": count, "created_at": now, "updated_at": now}
-    added = _insert(tx, users).values(row)
+    added = insert(tx.connection, users).values(row)
     taken = added.on_conflict_do_update(
         index_elements=["tenant", "user"], set_={"last_number": u.last_number + count}
     ).returning(u.last_number)
@@ -132,7 +123,7 @@ def open_record(
         "updated_at": now,
         "completed_at": None if status == PROCESSING else now,
     }
-    added = _insert(tx, records).values(row)
+    added = insert(tx.connection, records).values(row)
     done = tx.connection.execute(
         added.on_conflict_do_nothing(
             index_elements=["queue_name", "idempotency_key"], index_where=ACTIVE
