@@ -54,58 +54,43 @@ def url(tmp_path_factory):
         server.communicate(timeout=SECONDS)
 
 
+def run(arguments, **how):
+    """Run a program that must succeed; return what it prints."""
+    done = warm.run(
+        arguments, capture_output=True, text=True, timeout=SECONDS, check=True, **how
+    )
+    return done.stdout
+
+
+def check_promises(block, **how):
+    """Run a program; it prints what the comments behind its `print` calls say."""
+    promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
+    told = run([sys.executable, "-c", block], **how)
+    assert promised
+    assert [] == [line for line in promised if line not in told]
+
+
 @pytest.mark.parametrize("block", HTTP_BLOCKS)
 def test_a_block_for_the_shell_shows_what_it_says(url, block):
     lines = block.splitlines()
     script = "\n".join(line for line in lines if not line.startswith("#"))
     promised = [line.removeprefix("# ") for line in lines if line.startswith("#")]
 
-    told = warm.run(
-        ["/bin/bash", "-euc", script],
-        env={"URL": url, "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
+    told = run(["/bin/bash", "-euc", script], env={"URL": url, "PATH": "/usr/bin:/bin"})
 
-    shown = told.stdout.replace(": ", ":")
+    shown = told.replace(": ", ":")
     missing = [p for p in promised if p.rstrip("…").replace(": ", ":") not in shown]
     assert [] == missing
 
 
 @pytest.mark.parametrize("block", CLIENT_BLOCKS)
 def test_a_block_of_the_client_guide_prints_what_it_says(url, block):
-    promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
-
-    told = warm.run(
-        [sys.executable, "-c", block],
-        env={"BACKBURNER_URL": url},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
-
-    assert promised
-    assert [] == [line for line in promised if line not in told.stdout]
+    check_promises(block, env={"BACKBURNER_URL": url})
 
 
 @pytest.mark.parametrize("block", PROGRAMS)
 def test_a_program_of_a_guide_prints_what_it_says(tmp_path, block):
-    promised = re.findall(r"print\(.*# (.*)$", block, re.MULTILINE)
-
-    told = warm.run(
-        [sys.executable, "-c", block],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
-
-    assert promised
-    assert [] == [line for line in promised if line not in told.stdout]
+    check_promises(block, cwd=tmp_path)
 
 
 def test_the_application_of_the_guide_runs(tmp_path):
@@ -123,17 +108,9 @@ def test_the_application_of_the_guide_runs(tmp_path):
         )
     )
 
-    told = warm.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={"SONGS_LIMIT": "8"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
+    told = run([sys.executable, "-c", program], cwd=tmp_path, env={"SONGS_LIMIT": "8"})
 
-    assert "8\n" == told.stdout
+    assert "8\n" == told
 
 
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -158,16 +135,9 @@ def test_the_flow_of_the_readme_runs(tmp_path):
         "asyncio.run(main())\n"
     )
 
-    told = warm.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
+    told = run([sys.executable, "-c", program], cwd=tmp_path)
 
-    assert "4\n" == told.stdout
+    assert "4\n" == told
 
 
 SPENDING = """
@@ -192,16 +162,9 @@ def test_the_spending_of_the_readme_is_counted(tmp_path):
     [block] = [found for found in others if "Budget(" in found]
     (tmp_path / "words.py").write_text(first)
 
-    told = warm.run(
-        [sys.executable, "-c", block + SPENDING],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
+    told = run([sys.executable, "-c", block + SPENDING], cwd=tmp_path)
 
-    assert "['it', 'it']\n100000 170 0\n" == told.stdout
+    assert "['it', 'it']\n100000 170 0\n" == told
 
 
 def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):
@@ -209,16 +172,9 @@ def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):
     (tmp_path / "words.py").write_text(first)
     (tmp_path / "program.py").write_text(inside)
 
-    told = warm.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
+    told = run([sys.executable, "program.py"], cwd=tmp_path)
 
-    assert "3\n" == told.stdout
+    assert "3\n" == told
 
 
 @pytest.mark.parametrize("block", PYTHON.findall(README + HANDLERS))

@@ -1,23 +1,19 @@
 """A lane that is declared by its model binds `ctx.ask`, in virtual time."""
 
-from datetime import timedelta
 from functools import partial
 
 import pytest
 
 from backburner import Context, Lane, capability
 from backburner.ai.mock import Mock
-from backburner.domain.jobs.transitions import Limits
 from backburner.engine.models.asking import Providers
 from backburner.engine.registry import Registry
 from backburner.engine.run.runtime import Runtime
-from backburner.engine.submit.submission import Options
 from backburner.ports.ai import Reply
 from backburner.testing.doubles import FrozenClock
 from backburner.testing.simulation import process
-from backburner.testing.simulation.process import Unit
-from backburner.testing.simulation.world import Nature, Variant, World
-from tests.simulation.mutation import unmeasured
+from backburner.testing.simulation.world import Variant, World
+from tests.simulation.pair import lived
 
 JOBS = 30
 MINUTE = 60
@@ -40,19 +36,6 @@ class Provider(Mock):
         return Reply("yes", chat.model)
 
 
-async def live(world, units):
-    for unit in units:
-        unit.clock.skew = 0
-        unit.start()
-    asks = [("ask", number, Options()) for number in range(JOBS)]
-    engine, answer = units[0].process.engine, world.loop.create_future()
-    units[0].process.spawn(
-        units[0].process.serve(lambda _: engine.submit_many(asks), answer)
-    )
-    await answer
-    await world.sleep(SPAN)
-
-
 @pytest.fixture
 def called_at(monkeypatch):
     """Run a world; return when the provider was called."""
@@ -63,21 +46,13 @@ def called_at(monkeypatch):
         return await ctx.ask(str(number))
 
     chain = Providers([provider], FrozenClock())
-    monkeypatch.setattr(process, "LIMITS", Limits(throttled=timedelta(hours=24)))
     monkeypatch.setattr(process, "Runtime", partial(Runtime, providers=chain))
     registry = Registry([ask])
     registry.lanes["openai/mock"] = Lane("openai/mock", requests=6)
     world = World(1, Variant(), registry, tracing=False)
     provider.world = world
-    world.nature = Nature(delay=0.0, loss=0.0, keep=timedelta(hours=1))
-    units = []
-    units += [Unit(world, name, slots=10, peers=units) for name in ("one", "other")]
-    try:
-        with unmeasured():
-            world.loop.run_until_complete(world.spawn(live(world, units)))
+    with lived(world, monkeypatch, "ask", JOBS, SPAN):
         yield provider.at
-    finally:
-        world.close()
 
 
 def test_six_requests_a_minute_go_out_by_a_lane_of_six(called_at):

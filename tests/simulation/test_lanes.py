@@ -5,18 +5,12 @@ Two processes and more jobs than the provider can serve, whose limit steps from 
 30 to 90 calls a minute every two minutes and who gives no hints.
 """
 
-from datetime import timedelta
-
 import pytest
 
 from backburner import Context, capability
-from backburner.domain.jobs.transitions import Limits
 from backburner.engine.registry import Registry
-from backburner.engine.submit.submission import Options
-from backburner.testing.simulation import process
-from backburner.testing.simulation.process import Unit
-from backburner.testing.simulation.world import Nature, Variant, World
-from tests.simulation.mutation import unmeasured
+from backburner.testing.simulation.world import Variant, World
+from tests.simulation.pair import lived, states
 from tests.unit.domain.providers import SETTLING, STEP, WARM_UP, Sliding, limit_at
 
 JOBS = 800
@@ -52,40 +46,15 @@ def registry(provider):
     return Registry([call])
 
 
-async def live(world, units):
-    for unit in units:
-        unit.clock.skew = 0
-        unit.start()
-    engine = units[0].process.engine
-    asks = [("call", number, Options()) for number in range(JOBS)]
-    answer = world.loop.create_future()
-    units[0].process.spawn(
-        units[0].process.serve(lambda _: engine.submit_many(asks), answer)
-    )
-    await answer
-    await world.sleep(WARM_UP * ROUNDS)
-
-
 @pytest.fixture
 def outcome(monkeypatch):
     """Run a world; return what the provider saw and how many jobs are in each state."""
-    monkeypatch.setattr(process, "LIMITS", Limits(throttled=timedelta(hours=24)))
     provider = Provider()
     # One world is a small sample: of seeds 1 to 4 it comes to 67, 90, 94 and 91 %.
     world = World(3, Variant(), registry(provider), tracing=False)
     provider.world = world
-    world.nature = Nature(delay=0.0, loss=0.0, keep=timedelta(hours=1))
-    units = []
-    units += [Unit(world, name, slots=10, peers=units) for name in ("one", "other")]
-    try:
-        with unmeasured():
-            world.loop.run_until_complete(world.spawn(live(world, units)))
-        rows = world.disk.reading.exec_driver_sql(
-            "SELECT state, attempt, count(*) FROM jobs GROUP BY 1, 2"
-        )
-        yield provider, [tuple(row) for row in rows]
-    finally:
-        world.close()
+    with lived(world, monkeypatch, "call", JOBS, WARM_UP * ROUNDS):
+        yield provider, states(world)
 
 
 @pytest.mark.thorough
