@@ -1,8 +1,6 @@
 """Two servers and workers that are killed, as processes over one database."""
 
 import asyncio
-import os
-import sys
 from contextlib import AsyncExitStack
 from itertools import count
 
@@ -18,11 +16,10 @@ from backburner_apps.chat import app as chat_app
 from backburner_apps.chat import personalities
 from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.chat.tables import memories, requests
-from tests import warm
 from tests.apps.chat.conftest import ADA, body
+from tests.apps.programs import launch
 from tests.ports import held_port
 
-DROPPED = ("BACKBURNER_", "COVERAGE_", "OPENAI_", "RABBITMQ_", "REDIS_")
 SAME = 100
 LONG = "word " * 15 + "[[mock: drip]]"
 """What the mock takes most of a second to repeat."""
@@ -40,19 +37,10 @@ class Fleet:
 
     async def start(self, *arguments):
         """Start one and wait until it says that it is ready."""
-        known = os.environ.items()  # noqa: TID251 - what our programs start in
-        kept = {k: v for k, v in known if not k.startswith(DROPPED)}
         path = self._folder / f"{next(self._names)}.log"
-        with path.open("wb") as log:
-            process = await asyncio.to_thread(
-                warm.Popen,
-                [sys.executable, "-m", "backburner", *arguments],
-                cwd=self._folder,
-                env=kept | self._settings,
-                stdin=warm.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        process = await asyncio.to_thread(
+            launch, path, *arguments, cwd=self._folder, settings=self._settings
+        )
         self.running.append(process)
         async with asyncio.timeout(120):
             while "Backburner " not in path.read_text():

@@ -1,76 +1,26 @@
 """A server and workers of `documents` as processes that can be killed."""
 
-import os
-import sys
-from pathlib import Path
-
 import httpx2
 
-from backburner.testing.broker.acts import pause
-from tests import warm
+from tests.apps import programs
 from tests.apps.documents.conftest import UPLOADS, md5
 
-DROPPED = ("BACKBURNER_", "COVERAGE_")
-"""Who is killed writes down no coverage; measuring it would only make it slow."""
-TRANSPORT = "BACKBURNER_TRANSPORT"
-APPS = Path(__file__).parents[2] / "faults" / "apps"
-"""Where the broker is that runs of the tests share."""
 
-
-class Fleet:
+class Fleet(programs.Fleet):
     """Processes over one database and one folder of contents."""
 
     def __init__(self, folder, url, port, **settings):
-        self.folder, self.port = folder, port
-        self.settings = {
-            "BACKBURNER_STORE": url,
-            "BACKBURNER_BLOBS": (folder / "blobs").as_uri(),
-            "BACKBURNER_LINK_SECRET": "x" * 32,
-            "BACKBURNER_BEAT_SECONDS": "0.5",
-            "BACKBURNER_LEASE_SECONDS": "3",
-            "BACKBURNER_POLL_SECONDS": "0.3",
-            "BACKBURNER_GRACE_SECONDS": "1",
-            "BACKBURNER_SLOTS": "8",
-            "BACKBURNER_CRASH_LIMIT": "1000",
+        super().__init__(
+            "documents",
+            folder,
+            url,
+            port,
+            BACKBURNER_BLOBS=(folder / "blobs").as_uri(),
+            BACKBURNER_LINK_SECRET="x" * 32,
             **{
                 f"BACKBURNER_DOCUMENTS_{k.upper()}": str(v) for k, v in settings.items()
             },
-        }
-        self.processes = []
-
-    async def serve(self):
-        port = str(self.port)
-        arguments = "serve", "documents", "--dev", "--no-worker", "--port", port
-        process = self._start(*arguments)
-        while "Backburner is ready" not in process.path.read_text():
-            assert process.poll() is None, process.path.read_text()
-            await pause()
-
-    def work(self):
-        return self._start("worker", "--dev", "--app", "documents")
-
-    def _start(self, *arguments):
-        known = os.environ.items()  # noqa: TID251 - what our programs start in
-        kept = {k: v for k, v in known if k == TRANSPORT or not k.startswith(DROPPED)}
-        path = self.folder / f"{len(self.processes)}.log"
-        with path.open("wb") as log:
-            process = warm.Popen(
-                [sys.executable, "-m", "backburner", *arguments],
-                cwd=APPS,
-                env=kept | self.settings,
-                stdin=warm.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        process.path = path
-        self.processes.append(process)
-        return process
-
-    def kill(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+        )
 
 
 class Uploader:

@@ -1,20 +1,16 @@
 """Workers that die, as processes over one database."""
 
 import asyncio
-import os
-import sys
 
 import pytest
 
 from backburner.testing.broker.acts import pause
 from backburner_apps.features.tables import results
-from tests import warm
 from tests.apps.features.conftest import POSTING
 from tests.apps.process import until
+from tests.apps.programs import launch
 
-DROPPED = ("BACKBURNER_", "COVERAGE_", "OPENAI_", "RABBITMQ_", "REDIS_")
 KILLED = 137
-COMMAND = [sys.executable, "-m", "backburner"]
 FAST = {
     "BACKBURNER_POLL_SECONDS": "0.3",
     "BACKBURNER_BEAT_SECONDS": "0.5",
@@ -28,21 +24,13 @@ async def worker(tmp_path, store_url):
     started = []
 
     async def begin(**settings):
-        known = os.environ.items()  # noqa: TID251 - what our programs start in
-        kept = {k: v for k, v in known if not k.startswith(DROPPED)}
         ours = {"BACKBURNER_STORE": store_url, **FAST, **settings}
         ours["BACKBURNER_BLOBS"] = f"file://{tmp_path}/blobs"
         path = tmp_path / f"worker-{len(started)}.log"
-        with path.open("wb") as log:
-            process = await asyncio.to_thread(
-                warm.Popen,
-                [*COMMAND, "worker", "--dev", "--app", "features"],
-                cwd=tmp_path,
-                env=kept | ours,
-                stdin=warm.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        arguments = "worker", "--dev", "--app", "features"
+        process = await asyncio.to_thread(
+            launch, path, *arguments, cwd=tmp_path, settings=ours
+        )
         started.append(process)
         return process
 

@@ -1,10 +1,7 @@
 """Real processes that are killed while messages become tasks."""
 
 import asyncio
-import os
-import sys
 from collections import Counter
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -18,18 +15,13 @@ from backburner.domain.jobs.job import JobState
 from backburner.ports.faults import NoFaults
 from backburner.testing.broker.acts import pause
 from backburner_apps.inbox import tables
-from tests import warm
 from tests.apps.inbox.conftest import HEADER, PATH, SECRET, written
 from tests.apps.inbox.fake_bot import TOKEN, FakeBot, serving
+from tests.apps.programs import SLOTS, Fleet
 from tests.ports import held_port
 
 BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
-DROPPED = ("BACKBURNER_", "COVERAGE_")
-"""Who is killed writes down no coverage; measuring it would only make it slow."""
-TRANSPORT = "BACKBURNER_TRANSPORT"
-APPS = Path(__file__).parents[2] / "faults" / "apps"
-"""Where the broker is that runs of the tests share."""
-KILLS, SLOTS = 4, 8
+KILLS = 4
 MANY = pytest.mark.parametrize(
     "conversations",
     [pytest.param(60, id="few"), pytest.param(200, id="many", marks=pytest.mark.chaos)],
@@ -43,62 +35,6 @@ LINES = [
     "worker.settled:2",
 ]
 """After a message's effect is committed, before and after its job is settled."""
-
-
-class Fleet:
-    """Servers and workers of the inbox, over one database and one Bot API."""
-
-    def __init__(self, folder, url, bot, port):
-        self.folder, self.url, self.port = folder, url, port
-        self.settings = {
-            "BACKBURNER_STORE": url,
-            "BACKBURNER_BEAT_SECONDS": "0.5",
-            "BACKBURNER_LEASE_SECONDS": "3",
-            "BACKBURNER_POLL_SECONDS": "0.3",
-            "BACKBURNER_GRACE_SECONDS": "1",
-            "BACKBURNER_SLOTS": str(SLOTS),
-            "BACKBURNER_CRASH_LIMIT": "1000",
-            "TELEGRAM_BOT_TOKEN": TOKEN,
-            "TELEGRAM_WEBHOOK_SECRET": SECRET,
-            "TELEGRAM_API_BASE_URL": bot,
-        }
-        self.processes = []
-
-    async def serve(self):
-        port = str(self.port)
-        process = self._start("serve", "inbox", "--dev", "--no-worker", "--port", port)
-        while "Backburner is ready" not in self._log(process):
-            assert process.poll() is None, self._log(process)
-            await pause()
-
-    def work(self, **settings):
-        return self._start("worker", "--dev", "--app", "inbox", **settings)
-
-    def _start(self, *arguments, **settings):
-        known = os.environ.items()  # noqa: TID251 - what our programs start in
-        kept = {k: v for k, v in known if k == TRANSPORT or not k.startswith(DROPPED)}
-        path = self.folder / f"{len(self.processes)}.log"
-        with path.open("wb") as log:
-            process = warm.Popen(
-                [sys.executable, "-m", "backburner", *arguments],
-                cwd=APPS,
-                env=kept | self.settings | settings,
-                stdin=warm.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        process.path = path
-        self.processes.append(process)
-        return process
-
-    def _log(self, process):
-        return process.path.read_text()
-
-    def kill(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
 
 
 class Client:
@@ -140,7 +76,12 @@ async def bot():
 @pytest.fixture
 async def fleet(tmp_path, store_url, bot):
     with held_port() as port:
-        found = Fleet(tmp_path, store_url, bot.url, port)
+        telegram_of_tests = {
+            "TELEGRAM_BOT_TOKEN": TOKEN,
+            "TELEGRAM_WEBHOOK_SECRET": SECRET,
+            "TELEGRAM_API_BASE_URL": bot.url,
+        }
+        found = Fleet("inbox", tmp_path, store_url, port, **telegram_of_tests)
         yield found
         found.kill()
 

@@ -1,9 +1,7 @@
 """Both services and their workers as processes, and who talks to them."""
 
 import asyncio
-import os
 import signal
-import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +11,8 @@ import httpx2
 import orjson
 
 from backburner.testing.broker.acts import pause
-from tests import warm
+from tests.apps.programs import launch
 
-DROPPED = ("BACKBURNER_", "COVERAGE_", "OPENAI_", "RABBITMQ_")
 QUEUE = "ai-capability-jobs"
 TASK = {"title": "Call mum", "priority": "high", "subtasks": [{"title": "Find number"}]}
 USED = {"prompt_tokens": 40, "completion_tokens": 2, "total_tokens": 42}
@@ -103,19 +100,13 @@ class Processes:
 
     async def start(self, name, *arguments, **settings):
         """Start one and wait until it says that it is ready; return its exit code."""
-        known = os.environ.items()  # noqa: TID251 - what our programs start in
-        kept = {k: v for k, v in known if not k.startswith(DROPPED)}
-        path = self.folder / f"{name}.log"
-        with path.open("wb") as log:
-            self.running[name] = await asyncio.to_thread(
-                warm.Popen,
-                [sys.executable, "-m", "backburner", *arguments],
-                cwd=self.folder,
-                env=kept | self.settings | settings,
-                stdin=warm.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        self.running[name] = await asyncio.to_thread(
+            launch,
+            self.folder / f"{name}.log",
+            *arguments,
+            cwd=self.folder,
+            settings=self.settings | settings,
+        )
         return await self.says(name, "Backburner ")
 
     async def start_tasks(self, name="tasks", **settings):

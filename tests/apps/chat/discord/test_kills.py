@@ -6,22 +6,16 @@ each worker that was killed while it was on its way.
 """
 
 import asyncio
-import os
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from backburner.domain.jobs.job import JobState
 from backburner_apps.chat.discord.replying import APOLOGY
-from tests import warm
 from tests.apps.chat.discord.fake import PATIENCE
 from tests.apps.chat.discord.payloads import a_command
+from tests.apps.programs import WITH_BROKER, launch
 
-APPS = Path(__file__).parents[3] / "faults" / "apps"
-"""Where the broker is whose queues are those of one test."""
-DROPPED = ("BACKBURNER_", "COVERAGE_", "DISCORD_")
 HI = {"personality": "fox", "message": "hi"}
 BEAT, LEASE = 0.3, 3.0
 LONG = "word " * 900
@@ -34,7 +28,6 @@ NO_DRAFTS = "ai-jobs,discord"
 async def workers(store_url, discord, tmp_path):
     """Start workers of `chat` as processes; all are killed at the end."""
     started = []
-    transport = os.environ.get("BACKBURNER_TRANSPORT")  # noqa: TID251 - of this run
     settings = {
         "BACKBURNER_STORE": store_url,
         "BACKBURNER_AI": "mock",
@@ -44,25 +37,18 @@ async def workers(store_url, discord, tmp_path):
         "BACKBURNER_POLL_SECONDS": "0.2",
         "BACKBURNER_GRACE_SECONDS": "0",
         "DISCORD_API_BASE_URL": discord.url,
-        **({"BACKBURNER_TRANSPORT": transport} if transport else {}),
     }
 
     @asynccontextmanager
     async def start(*, queues="", **changes):
-        environ = os.environ.items()  # noqa: TID251 - what our programs start in
-        kept = {k: v for k, v in environ if not k.startswith(DROPPED)}
-        log = (tmp_path / f"worker-{len(started)}.log").open("wb")
         more = {"BACKBURNER_QUEUES": queues} if queues else {}
-        with log:
-            process = await asyncio.to_thread(
-                warm.Popen,
-                [sys.executable, "-m", "backburner", "worker", "--app", "chat"],
-                cwd=APPS,
-                env=kept | settings | more | changes,
-                stdin=warm.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        process = await asyncio.to_thread(
+            launch,
+            tmp_path / f"worker-{len(started)}.log",
+            *("worker", "--app", "chat"),
+            cwd=WITH_BROKER,
+            settings=settings | more | changes,
+        )
         started.append(process)
         yield process
         process.kill()
