@@ -12,7 +12,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -149,7 +148,7 @@ async def _with_pgvector(bb: Backburner, url: str) -> Figures:
         return {}
     await asyncio.to_thread(ask, url, ANALYSE)
     waits = await _timed(bb)
-    with patch.object(search, "_cache", partial(VectorCache, 0)):
+    with patch.object(search, "_cache", lambda _most_bytes: VectorCache(0)):
         in_database = await _timed(bb)
     return {
         "pgvector_p50_ms": quantiles(waits)["p50_ms"],

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from backburner import Backburner, Context, Owner, View, read_settings
+from backburner import Backburner, Context, Owner, View
 from backburner.tables import owned_by
 from backburner_apps.documents import pgvector
 from backburner_apps.documents.chunk_tables import chunks, owners
@@ -189,7 +189,8 @@ async def _by_meaning(
     """Return similar chunks; `None` if there is nothing to compare with."""
     if question is None:
         return None
-    standing, most, cache = index.status, DEPTH, _cache()
+    standing, most = index.status, DEPTH
+    cache = _cache(place.settings_of(DocumentsSettings).vector_memory)
     # Memory is faster, as the database reads all vectors for each search.
     in_database = (
         index.has_pgvector
@@ -212,9 +213,9 @@ async def _by_meaning(
 
 
 @functools.cache
-def _cache() -> VectorCache:
+def _cache(most_bytes: int) -> VectorCache:
     """Return the cache of this process."""
-    return VectorCache(read_settings(DocumentsSettings).vector_memory)
+    return VectorCache(most_bytes)
 
 
 def _hashes(view: View, owner: Owner, filters: Filters) -> set[str]:

@@ -122,11 +122,15 @@ class Library:
 
 
 @asynccontextmanager
-async def opened(store_url, *, ai=(), works=False, provider=None, **more):
+async def opened(
+    store_url, *, ai=(), works=False, provider=None, app_settings=(), **more
+):
     settings = Settings(
         store=store_url, poll_seconds=0.2, grace_seconds=0, ai=ai, **more
     )
-    async with Backburner(settings, apps=[app], ai=provider) as bb:
+    async with Backburner(
+        settings, apps=[app], ai=provider, app_settings=app_settings
+    ) as bb:
         if works:
             await bb.start_worker()
         yield Library(bb)

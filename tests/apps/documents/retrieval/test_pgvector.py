@@ -54,7 +54,7 @@ def cache(monkeypatch):
 
 
 def use(monkeypatch, cache):
-    monkeypatch.setattr(search, "_cache", lambda: cache)
+    monkeypatch.setattr(search, "_cache", lambda _most_bytes: cache)
     return cache
 
 

@@ -13,6 +13,7 @@ from backburner_apps.documents import search, vector_cache
 from backburner_apps.documents.chunk_store import erase
 from backburner_apps.documents.chunk_tables import chunks, vectors
 from backburner_apps.documents.embed_work import Question
+from backburner_apps.documents.settings import DocumentsSettings
 from backburner_apps.documents.vector_cache import (
     Block,
     Entry,
@@ -34,7 +35,7 @@ def cache(monkeypatch):
 
 
 def _use(monkeypatch, cache):
-    monkeypatch.setattr(search, "_cache", lambda: cache)
+    monkeypatch.setattr(search, "_cache", lambda _most_bytes: cache)
     return cache
 
 
@@ -53,6 +54,21 @@ async def test_each_text_is_embedded_once_for_its_owner(start):
         row["dimension"],
         len(row["vector"]),
     )
+
+
+@pytest.mark.one_store
+async def test_the_program_may_set_how_much_memory_vectors_take(start, monkeypatch):
+    asked = []
+
+    def cache(most_bytes):
+        asked.append(most_bytes)
+        return VectorCache(most_bytes)
+
+    monkeypatch.setattr(search, "_cache", cache)
+    library = await start(**MOCK, app_settings=[DocumentsSettings(vector_memory=7)])
+    await library.add(ADA, "f1", WHALES)
+    assert ["f1"] == await library.found(ADA, WHALES)
+    assert {7} == set(asked)
 
 
 async def test_a_vector_goes_with_the_last_chunk_that_uses_it(start):
@@ -145,8 +161,13 @@ async def _nothing(_source, _version):
 async def _near(library, text, most=10):
     index = await library.bb.read(search._index, ADA)
     question = await library.bb.run(search.embed_question, text, owner=ADA)
-    cache = search._cache()
+    cache = _cache(library)
     return await cache.nearest(library.bb.read, index.status, question, most)
+
+
+def _cache(library):
+    settings = library.bb.settings_of(DocumentsSettings)
+    return search._cache(settings.vector_memory)
 
 
 def _hash(text):
@@ -208,7 +229,7 @@ async def test_a_search_that_is_cancelled_loses_no_vector(start, monkeypatch):
         await library.search(ADA, "bridge")
     monkeypatch.setattr(library.bb, "read", read)
     assert BRIDGE == (await library.search(ADA, "bridge")).results[0].text
-    assert 8 == next(iter(search._cache()._entries.values())).count
+    assert 8 == next(iter(_cache(library)._entries.values())).count
 
 
 @pytest.mark.usefixtures("model")
@@ -264,7 +285,7 @@ async def test_a_model_that_changes_its_dimension_keeps_its_vectors_apart(start)
     index = await library.bb.read(search._index, ADA)
     shorter = Question("mock/mock", [1.0] * 64)
 
-    found = await search._cache().nearest(library.bb.read, index.status, shorter, 10)
+    found = await _cache(library).nearest(library.bb.read, index.status, shorter, 10)
 
     assert {} == found
 
