@@ -60,6 +60,8 @@ async def page(request: Request, path: str) -> Response:
             headers = {**headers, "Cache-Control": IMMUTABLE}
     found = pages().get(path) if path != static.INDEX else None
     if found is None:
+        if versioned:
+            raise HTTPException(404)
         is_file = "." in path.rpartition("/")[2] and path != static.INDEX
         if is_file and not path.startswith(_NAMED_BY_USERS):
             raise HTTPException(404)

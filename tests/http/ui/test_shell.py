@@ -99,6 +99,19 @@ async def test_a_tab_that_was_hidden_for_long_does_not_read_what_it_missed(dashb
     assert again[1] is None
 
 
+async def test_a_page_without_all_of_its_files_says_so(dashboard):
+    await dashboard.tab.send("Network.setCacheDisabled", cacheDisabled=True)
+    await dashboard.tab.send("Network.setBlockedURLs", urls=["*/flows.js"])
+    await dashboard.visit("jobs")
+    await dashboard.shows("The dashboard could not be loaded")
+    await dashboard.tab.send("Network.setBlockedURLs", urls=[])
+    await dashboard.click("Reload the page", "a")
+    await dashboard.tab.until("!document.getElementById('unloaded')")
+    await dashboard.tab.send("Network.setCacheDisabled", cacheDisabled=False)
+    dashboard.tab.messages.clear()  # the browser reports the missing file
+    dashboard.tab.errors.clear()
+
+
 async def test_a_revoked_key_leads_to_the_login_and_leaves_nothing(dashboard):
     key_id = await dashboard.log_in("user", user="ann")
     server = dashboard.server
@@ -177,5 +190,7 @@ async def test_files_are_kept_by_browsers_until_another_release_names_others(das
     assert kept.content == other.content == plain.content
     assert "immutable" in kept.headers["cache-control"]
     assert ["no-cache"] * 2 == [one.headers["cache-control"] for one in (other, plain)]
-    missing = await client.get(path.replace("main.js", "nothing.js"))
-    assert 404 == missing.status_code
+    # Only files are kept: the page names those of its release.
+    for name in ("nothing.js", "jobs", "index.html"):
+        missing = await client.get(path.replace("main.js", name))
+        assert 404 == missing.status_code, name

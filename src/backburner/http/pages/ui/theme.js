@@ -5,3 +5,5 @@ try {
 } catch {
   // Without storage the page follows the system.
 }
+// A module may be missing, or of another release, while a server is upgraded.
+addEventListener('error', () => document.getElementById('unloaded')?.removeAttribute('hidden'), true)
