@@ -1,5 +1,8 @@
 import json
 
+import pytest
+
+from backburner.cli import queues
 from backburner.clock import SystemClock
 from backburner.domain.queues.queue import Queue
 from backburner.domain.queues.schedule import ScheduleState
@@ -36,6 +39,21 @@ def test_a_queue_that_nobody_knows_cannot_be_paused(ask):
 
     assert 3 == paused.returncode
     assert "QUEUE_NOT_FOUND" in paused.stderr
+
+
+@pytest.mark.parametrize(
+    ("keep", "text"),
+    [
+        ((604_800, 1_209_600, None, None), "7d, 14d"),
+        ((36_000, None, 10, 50), "10h / 10, * / 50"),
+        ((90, 0.5, None, None), "90s, 0.5s"),
+    ],
+)
+def test_retention_is_shown_as_options_take_it(keep, text):
+    names = ("succeeded_seconds", "failed_seconds", "succeeded_count", "failed_count")
+    queue = {"keep": dict(zip(names, keep, strict=True))}
+
+    assert text == queues._kept(queue)
 
 
 async def test_schedules_are_listed(serve, run, tmp_path):

@@ -23,6 +23,8 @@ HEADINGS = (
     "KEEPS",
 )
 
+UNITS = {"d": 86_400, "h": 3_600, "m": 60}
+
 NameArgument = Annotated[
     str, typer.Argument(metavar="QUEUE", help="Name of the queue.")
 ]
@@ -85,6 +87,14 @@ def _kept(queue: Queue) -> str | None:
     ages = (keep["succeeded_seconds"], keep["failed_seconds"])
     counts = (keep["succeeded_count"], keep["failed_count"])
     return ", ".join(
-        f"{'*' if age is None else f'{age:g} s'}{'' if n is None else f' / {n}'}"
+        f"{'*' if age is None else _age(age)}{'' if n is None else f' / {n}'}"
         for age, n in zip(ages, counts, strict=True)
     )
+
+
+def _age(seconds: float) -> str:
+    """Write a duration in the largest unit that divides it, as options take it."""
+    for unit, size in UNITS.items():
+        if seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"
