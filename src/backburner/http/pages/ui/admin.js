@@ -71,7 +71,7 @@ function Keys() {
       sayProblem(problem)
     }
   }
-  useKeys({ n: [() => make(true), 'New key'], r: [() => reload(), 'Read again'] })
+  useKeys({ n: [() => make(true), 'New key'], r: [() => reload(), 'Refresh'] })
   const items = data?.items ?? []
   return html`<div class="bulk"><span class="faint">${data ? `${number(items.length)} ${items.length === 1 ? 'key' : 'keys'} of ${bounded(me.value.tenant, 40)}` : ''}</span>${!isMaking && html`<button onClick=${() => make(true)}>New key</button>`}</div>
     <${Failure} error=${error} retry=${reload} />
@@ -91,7 +91,7 @@ const PAGE = 50
 function Audit() {
   const before = Number(route.value.query.before) || null
   const { data, error, reload } = useApi(`/v1/audit?limit=${PAGE}${before ? `&before=${before}` : ''}`, { live: 5000 })
-  useKeys({ r: [() => reload(), 'Read again'] })
+  useKeys({ r: [() => reload(), 'Refresh'] })
   const items = data?.items ?? []
   const turn = to => go(address('admin/audit', { before: to }))
   return html`<${Failure} error=${error} retry=${reload} />

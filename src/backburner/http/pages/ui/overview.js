@@ -110,7 +110,7 @@ export function Overview() {
   const questions = useApi('/v1/questions?limit=10', { live: 10_000 })
   const webhooks = useApi('/v1/jobs?capability=webhook.deliver&state=failed&limit=10', { live: 10_000 })
   const any = useApi('/v1/jobs?limit=1', { live: 5000 })
-  useKeys({ r: [() => any.reload(), 'Read again'] })
+  useKeys({ r: [() => any.reload(), 'Refresh'] })
   if (any.data && !any.data.items.length) return html`<${Head} title="Overview" /><${Empty} title="There are no jobs yet" command=${`backburner submit demo.echo '{"hello": "world"}'`}>Submit one, and its numbers appear here.</${Empty}>`
   return html`<${Head} title="Overview" /><${Failure} error=${any.error} retry=${any.reload} />
     <div class="tiles five">${COUNTED.map(state => html`<${Count} key=${state} state=${state} />`)}
