@@ -210,7 +210,7 @@ async def test_the_first_value_stays_and_is_told_from_others(running):
         await backburner.signal(ticket.id, "more", "x" * 65_536)
     await backburner.start_worker()
     assert {"a": [2], "b": 1} == await ticket.result()
-    with pytest.raises(SignalConflict, match="is over"):
+    with pytest.raises(SignalConflict, match="has ended"):
         await backburner.signal(ticket.id, "go", {"b": 1, "a": [2]})
 
 
