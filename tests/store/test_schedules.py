@@ -361,3 +361,25 @@ async def test_a_schedule_that_was_paused_meanwhile_goes_on_after_a_wrong_clock(
     await go_on(fleet, [node], 3)
 
     assert {1: 1, 2: 1, 3: 1, 180: 1} == await the_ticks(fleet)
+
+
+async def test_a_tick_that_fires_while_a_node_looks_is_no_clock_set_back(fleet):
+    node, late = await a_node(fleet), await a_node(fleet)
+    await node.fire()
+    store, looks = late._store, []
+
+    def followed(read):
+        async def read_and_go_on(*given):
+            found = await read(*given)
+            looks.append(1)
+            if len(looks) == 3:  # between the two reads of the look after its plan
+                await go_on(fleet, [node], 1)
+            return found
+
+        return read_and_go_on
+
+    store.read, store.read_clock = followed(store.read), followed(store.read_clock)
+    await late.fire()
+
+    _, [state] = await store.schedules()
+    assert (NOON + MINUTE_MS, NOON + 2 * MINUTE_MS) == (state.last_at, state.next_at)

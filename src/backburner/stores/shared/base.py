@@ -131,8 +131,9 @@ class BaseStore(
         await self.transact(timetable.declare(schedules))
 
     async def schedules(self) -> tuple[Instant, Sequence[ScheduleState]]:
-        now = await self.read_clock()
-        return now, await self.read(timetable.listing)
+        states = await self.read(timetable.listing)
+        # After that: a tick that another process fires in between would be ahead of it.
+        return await self.read_clock(), states
 
     async def save_schedule(self, schedule: ScheduleState) -> bool:
         return await self.transact(timetable.save(schedule))
