@@ -323,6 +323,40 @@ async def test_cancelled_jobs_of_an_owner_are_found_by_their_index(store, oldest
         assert OTHERS // 20 > await store.read(lambda c, r=read: visits(c, r))
 
 
+STEPS = """
+INSERT INTO flows (seq, id, tenant, "user", state, created_at, active, troubled, steps)
+VALUES (1, 'flow_a', 'acme', 'ann', 'running', 1, 1, FALSE, 3000);
+INSERT INTO jobs (id, tenant, "user", capability, queue, state, priority, rank,
+                  max_attempts, created_at, ready_at, finished_at, input, output,
+                  flow, step)
+SELECT 'step_' || n, 'acme', 'ann', 'greet', 'default', 'succeeded', 0, 1, 3,
+       1, 1, 5, '{}', '1', 1, n
+  FROM n WHERE n <= 3000
+"""
+
+
+async def test_steps_of_an_old_flow_are_found_by_the_flow(store):
+    where = JobFilter(LARGE, flow=1)
+
+    def page(connection, before=None):
+        return listing.jobs(connection, where, before, 2)
+
+    async def cost():
+        await store.transact(analyze)
+        return await store.read(lambda c: visits(c, page))
+
+    await fill(store, f"{NUMBERS};{STEPS}")
+    alone = await cost()
+    await fill(store, f"{MANY};DROP TABLE n")
+    among = await cost()
+
+    assert among - alone < OTHERS // 4
+    found = await store.read(page)
+    rest = await store.read(lambda c: page(c, found[-1].seq))
+    ids = [f"step_{n}" for n in range(3_000, 2_996, -1)]
+    assert ids == [job.id for job in (*found, *rest)]
+
+
 async def test_jobs_of_an_owner_are_looked_at_in_shorter_walks(store, monkeypatch):
     await fill(store, f"{NUMBERS};{MANY};{OWNED};DROP TABLE n")
     await store.transact(analyze)

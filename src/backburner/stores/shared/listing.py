@@ -81,7 +81,8 @@ def _page(
             ascending=ascending,
         )
         return [as_listed(row) for row in rows]
-    if where.state not in _FEW:
+    # The steps of a flow are found by its index and sorted, like jobs in a rare state.
+    if where.state not in _FEW and where.flow is None:
         owner = where.owner
         if _is_in_group(where):
             query, owner = query.where(*_owned(where)), None
