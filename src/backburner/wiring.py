@@ -49,7 +49,7 @@ from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.maintenance.translating import Translator
 from backburner.engine.maintenance.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.models.asking import Asker, Providers
-from backburner.engine.observability.lag import LagMeter
+from backburner.engine.observability.vitals import LagMeter, resident_memory
 from backburner.engine.run.heartbeat import Pulse, ThreadHeartbeat
 from backburner.engine.run.inline import InlineRunner
 from backburner.engine.run.outbound import Http, HttpLimits
@@ -72,6 +72,7 @@ from backburner.ports.notifier import Notifier
 from backburner.ports.store import Store
 from backburner.ports.store.keys import KeyStore
 from backburner.ports.store.maintenance import Retention
+from backburner.ports.store.workers import Vitals
 from backburner.prices import ListPrices, read_overrides
 from backburner.settings import Settings, read
 
@@ -132,6 +133,7 @@ class Parts:
         self._blobs: BlobService | None = None
         self._keys: Keys | None = None
         self._http: Http | None = None
+        self._lag: LagMeter | None = None
 
     async def open(self) -> None:
         """Open the store and start all background work, or nothing."""
@@ -339,9 +341,9 @@ class Parts:
             # At every poll, so that this process's clock follows the store's.
             read_clock=partial(self.clock.follow, store.read_clock),
         )
-        lag = LagMeter()
-        lag.start()
-        self._stack.callback(lag.stop)
+        self._lag = LagMeter(self.clock)
+        self._lag.start()
+        self._stack.callback(self._lag.stop)
         watch.start()
         self._stack.push_async_callback(watch.stop)
         upkeep.start()
@@ -502,12 +504,20 @@ class Parts:
             self._http = Http(fetcher, self.clock, limits)
         return self._http
 
-    def _heartbeat(self, lost: Callable[[str], None]) -> ThreadHeartbeat:
+    def _heartbeat(
+        self, lost: Callable[[str], None], running: Callable[[], int]
+    ) -> ThreadHeartbeat:
+        lag = _opened(self._lag)
+
+        def vitals() -> Vitals:
+            return Vitals(running(), lag.worst_ms(), resident_memory())
+
         pulse = Pulse(
             self.engine.store.heart(),
             self.clock,
             lease_ms=int(self.settings.lease_seconds * 1000),
             lost=lost,
+            vitals=vitals,
             blocked_ms=self.settings.blocked_seconds * 1000,
         )
         return ThreadHeartbeat(pulse, every=self.settings.beat_seconds)

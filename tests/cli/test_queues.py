@@ -22,7 +22,7 @@ def test_a_queue_is_paused_and_resumed(serve, run):
 
     assert (0, "paused\n") == (paused.returncode, paused.stdout)
     rows = [line.split("\t") for line in shown.stdout.splitlines()]
-    assert ["demo", "paused", "0", "0", "", "", "", "0", "0", ""] in rows
+    assert ["demo", "paused", "0", "0", "0", "0", "", "", "", "0", "0", ""] in rows
     assert (0, False) == (resumed.returncode, json.loads(resumed.stdout)["paused"])
 
 

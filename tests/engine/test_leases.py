@@ -121,11 +121,11 @@ async def test_a_heart_survives_whatever_a_beat_raises(
 ):
     beats, beat = [], SqliteHeart.beat
 
-    def falter(heart, worker):
+    def falter(heart, worker, vitals):
         beats.append(worker)
         if len(beats) == 2:
             raise MemoryError
-        return beat(heart, worker)
+        return beat(heart, worker, vitals)
 
     monkeypatch.setattr(SqliteHeart, "beat", falter)
     backburner = await working(good, beat_seconds=0.05, lease_seconds=5)

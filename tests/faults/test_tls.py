@@ -13,7 +13,7 @@ from backburner.clock import SystemClock
 from backburner.domain.errors import ConfigurationError
 from backburner.ports.faults import NoFaults
 from backburner.ports.notifier import Notification
-from backburner.ports.store.workers import WorkerInfo
+from backburner.ports.store.workers import Vitals, WorkerInfo
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.samples import NOON, a_new_job
 
@@ -115,12 +115,15 @@ async def open_and_close(url):
         await store.close()
 
 
+VITALS = Vitals(0, 0, None)
+
+
 async def beat(store):
     worker = WorkerInfo("w", "here", 1, 1, ("default",), NOON)
     await store.enlist(worker)
     heart = store.heart()
     try:
-        return await asyncio.to_thread(heart.beat, "w"), await sessions(store)
+        return await asyncio.to_thread(heart.beat, "w", VITALS), await sessions(store)
     finally:
         await asyncio.to_thread(heart.close)
         await store.dismiss("w")

@@ -1,6 +1,10 @@
 """Jobs, workers and schedules that a caller changes over HTTP."""
 
+import asyncio
+
 import pytest
+
+from backburner.testing.broker.acts import pause
 
 LATER = "2100-01-01T00:00:00Z"
 
@@ -91,6 +95,29 @@ async def test_a_drained_worker_claims_nothing_until_it_is_resumed(server):
     assert not resumed.json()["draining"]
     assert "succeeded" == ended["state"]
     assert 404 == (await server.client.post("/v1/workers/w_9/drain")).status_code
+
+
+async def test_a_worker_says_what_it_runs_and_how_it_is(server):
+    job = await server.submit("test.wait")
+    worker = server.backburner._worker
+    listed = {"running": 0}
+    async with asyncio.timeout(60):
+        while not listed["running"]:  # until the first heartbeat during the job
+            await pause()
+            [listed] = (await server.client.get("/v1/workers")).json()["items"]
+    of_worker = f"/v1/jobs?worker={worker.id}"
+    running = (await server.client.get(of_worker)).json()["items"]
+    others = (await server.client.get("/v1/jobs?worker=w_9")).json()["items"]
+    mixed = await server.client.get(f"{of_worker}&state=running,queued")
+    server.release.set()
+
+    assert (1, worker.id) == (listed["running"], listed["id"])
+    assert 0 <= listed["event_loop_lag_seconds"]
+    assert 10_000_000 < listed["memory_bytes"]
+    assert [job["id"]] == [one["id"] for one in running]
+    assert [] == others
+    assert 422 == mixed.status_code
+    assert "running" in mixed.text
 
 
 async def test_a_schedule_is_saved_run_paused_and_deleted(server):

@@ -62,6 +62,8 @@ async def test_a_queue_tells_what_it_allows(serve):
             "failed_count": None,
         },
         "totals": {"completed": 0, "failed": 0, "cancelled": 0},
+        "submitted_per_minute": 1.0,
+        "ended_per_minute": 0.0,
     } == queue
 
 
@@ -75,6 +77,8 @@ async def test_a_queue_tells_how_many_of_its_jobs_ever_ended(server):
     metrics = await server.client.get("/metrics")
 
     assert {"completed": 1, "failed": 1, "cancelled": 1} == queue["totals"]
+    rates = (queue["submitted_per_minute"], queue["ended_per_minute"])
+    assert (3.0, 3.0) == rates
     for end in queue["totals"]:
         told = f'backburner_queue_ended_jobs{{end="{end}",queue="demo"}} 1.0'
         assert told in metrics.text

@@ -17,7 +17,7 @@ from backburner.engine.run.heartbeat import Pulse
 from backburner.ports.faults import NoFaults
 from backburner.ports.notifier import Notification
 from backburner.ports.store.jobs import ClaimRequest, Settlement
-from backburner.ports.store.workers import WorkerInfo
+from backburner.ports.store.workers import Vitals, WorkerInfo
 from backburner.stores.postgres import database, driver, heart
 from backburner.stores.postgres import notifier as notifiers
 from backburner.stores.postgres.database import dial
@@ -33,6 +33,8 @@ TERMINATE = """
 SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+
+VITALS = Vitals(0, 0, None)
 
 
 @pytest.fixture
@@ -313,7 +315,7 @@ def test_a_beat_that_gets_no_answer_ends_before_the_lease(monkeypatch):
         port = silent.getsockname()[1]
         silenced = PostgresHeart(f"postgresql://u@127.0.0.1:{port}/d", "SELECT 1")
         with pytest.raises(StoreUnavailable, match="TimeoutError"):
-            silenced.beat("w")
+            silenced.beat("w", VITALS)
         silenced.close()
 
 
@@ -321,11 +323,13 @@ def test_a_beat_that_hangs_past_the_lease_is_a_lost_lease():
     clock, lost = FrozenClock(), []
 
     class Hanging:
-        def beat(self, _worker):
+        def beat(self, _worker, _vitals):
             clock._monotonic += 1000
             raise StoreUnavailable("no answer")
 
-    pulse = Pulse(Hanging(), clock, lease_ms=1000, lost=lost.append)
+    pulse = Pulse(
+        Hanging(), clock, lease_ms=1000, lost=lost.append, vitals=lambda: VITALS
+    )
     pulse.begin("w")
     pulse.beat()
 

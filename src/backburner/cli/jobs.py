@@ -345,6 +345,9 @@ def jobs(
     ] = None,
     flow: Annotated[str | None, typer.Option(help="Only steps of this flow.")] = None,
     batch: Annotated[str | None, typer.Option(help="Only jobs of this batch.")] = None,
+    worker: Annotated[
+        str | None, typer.Option(help="Only jobs that this worker runs.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 50,
 ) -> None:
     """List jobs, newest first."""
@@ -356,6 +359,7 @@ def jobs(
         since=moment_of(since),
         flow=flow,
         batch=batch,
+        worker=worker,
         limit=min(limit, 200),
     )
     server.write_all(HEADINGS, islice(found, limit), _row)

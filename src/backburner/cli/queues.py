@@ -15,6 +15,8 @@ HEADINGS = (
     "STATE",
     "QUEUED",
     "RUNNING",
+    "IN/MIN",
+    "OUT/MIN",
     "CONCURRENCY",
     "RATE",
     "UNTIL",
@@ -59,6 +61,8 @@ def _row(queue: Queue) -> Sequence[Any]:
         _state(queue),
         queue["queued"],
         queue["running"],
+        f"{queue['submitted_per_minute']:g}",
+        f"{queue['ended_per_minute']:g}",
         queue["concurrency"],
         _rate(queue),
         queue["limited_until"],
@@ -94,6 +98,8 @@ def _kept(queue: Queue) -> str | None:
 
 def _age(seconds: float) -> str:
     """Write a duration in the largest unit that divides it, as options take it."""
+    if not seconds:
+        return "0s"
     for unit, size in UNITS.items():
         if seconds % size == 0:
             return f"{seconds / size:g}{unit}"

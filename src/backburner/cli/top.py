@@ -4,9 +4,9 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, TypeVar
 
@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 MOST = 50
 """The maximum number of rows that are read for each part."""
+SMALL = 10
+"""Rates below this are shown with a decimal."""
 PLAIN_WIDTH = 120
 """The width of a frame that is written to a file or pipe."""
 KEYS = {"q", "Q", "\x03", "\x04", "\x1b"}
@@ -43,7 +45,6 @@ KEYS = {"q", "Q", "\x03", "\x04", "\x1b"}
 class Frame:
     """The state of the server at one time."""
 
-    at: float
     queues: Sequence[Queue] | None = None
     """`None` if the key may not see them."""
     workers: Sequence[Worker] | None = None
@@ -51,7 +52,6 @@ class Frame:
     failures: Sequence[FailureGroup] | None = None
     problem: str = ""
     """Why the server could not be read since then."""
-    totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def top(
@@ -71,21 +71,21 @@ def top(
         first = _read(client)
         if once or not (sys.stdin.isatty() and sys.stdout.isatty() and HAS_TERMIOS):
             console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-            console.print(_drawn(first, None, _Size(console.width, 4 * MOST)))
+            console.print(_drawn(first, _Size(console.width, 4 * MOST)))
             return
         _watch(client, first, every)
 
 
 def _watch(client: Client, first: Frame, every: float) -> None:
     console = Console()
-    shown, before = first, first
+    shown = first
     with (
         _keys() as pressed,
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
             size = _Size(console.width, console.height)
-            live.update(_drawn(shown, before, size), refresh=True)
+            live.update(_drawn(shown, size), refresh=True)
             due = time.monotonic() + every
             while (left := due - time.monotonic()) > 0:
                 key = pressed(left)
@@ -95,7 +95,7 @@ def _watch(client: Client, first: Frame, every: float) -> None:
                     break
             else:
                 try:
-                    before, shown = shown, _read(client)
+                    shown = _read(client)
                 except Unavailable as error:
                     shown.problem = str(error)
 
@@ -122,12 +122,11 @@ def _keys() -> Iterator[Callable[[float], str | None]]:
 
 
 def _read(client: Client) -> Frame:
-    frame = Frame(time.monotonic())
+    frame = Frame()
     frame.queues = _seen(client.queues)
     frame.workers = _seen(client.workers)
     frame.lanes = _seen(client.lanes)
     frame.failures = _seen(lambda: list(islice(client.failures(), MOST)))
-    frame.totals = {queue["name"]: _counts(queue) for queue in frame.queues or ()}
     return frame
 
 
@@ -135,11 +134,6 @@ def _seen(read: Callable[[], T]) -> T | None:
     with suppress(Denied):
         return read()
     return None
-
-
-def _counts(queue: Queue) -> Mapping[str, int]:
-    totals = queue["totals"]
-    return {"done": totals["completed"], "failed": totals["failed"]}
 
 
 class _Size:
@@ -152,10 +146,10 @@ Part = tuple[str, Sequence[Any] | None, Sequence[str], Callable[[Any], Sequence[
 """A part of a frame: name, items, headings and a function from item to row."""
 
 
-def _drawn(frame: Frame, before: Frame | None, size: _Size) -> RenderableType:
+def _drawn(frame: Frame, size: _Size) -> RenderableType:
     """Draw a frame: each part gets its share of the height."""
     parts: list[Part] = [
-        ("Queues", frame.queues, QUEUES, _queue_row(frame, before)),
+        ("Queues", frame.queues, QUEUES, _queue_row),
         ("Workers", frame.workers, WORKERS, _worker_row),
         ("Lanes", frame.lanes, LANES, _lane_row),
         ("Failures", frame.failures, FAILURES, _failure_row),
@@ -222,43 +216,61 @@ def _cell(value: Any) -> Text:
     return text
 
 
-QUEUES = ("queue", "#queued", "#running", "#scheduled", "#done/s", "#failed", "state")
-WORKERS = ("worker", "host", "#pid", "#slots", "state", "queues")
+QUEUES = (
+    "queue",
+    "#queued",
+    "#running",
+    "#scheduled",
+    "#in/min",
+    "#out/min",
+    "#failed",
+    "state",
+)
+WORKERS = (
+    "worker",
+    "host",
+    "#pid",
+    "#jobs",
+    "#slots",
+    "#lag ms",
+    "#MB",
+    "state",
+    "queues",
+)
 LANES = ("lane", "state", "#a minute", "#in use", "parked until")
 FAILURES = ("cause", "capability", "#jobs", "last")
 
 
-def _queue_row(frame: Frame, before: Frame | None) -> Callable[[Queue], Sequence[Any]]:
-    def row(queue: Queue) -> Sequence[Any]:
-        state = "limited" if queue["limited_until"] else "open"
-        return (
-            queue["name"],
-            queue["queued"],
-            queue["running"],
-            queue["scheduled"],
-            _rate(frame, before, queue["name"]),
-            queue["totals"]["failed"],
-            Text("paused", style="yellow") if queue["paused"] else state,
-        )
-
-    return row
+def _queue_row(queue: Queue) -> Sequence[Any]:
+    state = "limited" if queue["limited_until"] else "open"
+    return (
+        queue["name"],
+        queue["queued"],
+        queue["running"],
+        queue["scheduled"],
+        _rate(queue["submitted_per_minute"]),
+        _rate(queue["ended_per_minute"]),
+        queue["totals"]["failed"],
+        Text("paused", style="yellow") if queue["paused"] else state,
+    )
 
 
-def _rate(frame: Frame, before: Frame | None, queue: str) -> str | None:
-    """Return how many jobs per second ended since the previous frame."""
-    if before is None or frame.at <= before.at or queue not in before.totals:
-        return None
-    ended = sum(frame.totals[queue].values()) - sum(before.totals[queue].values())
-    return f"{max(0, ended) / (frame.at - before.at):.1f}"
+def _rate(per_minute: float) -> Text:
+    shown = f"{per_minute:,.1f}" if 0 < per_minute < SMALL else f"{per_minute:,.0f}"
+    return Text(shown, style="" if per_minute else "dim")
 
 
 def _worker_row(worker: Worker) -> Sequence[Any]:
     drains = worker["draining"]
+    lag, memory = worker["event_loop_lag_seconds"], worker["memory_bytes"]
     return (
         worker["id"],
         worker["host"],
         str(worker["pid"]),
+        worker["running"],
         worker["slots"],
+        None if lag is None else round(lag * 1000),
+        None if memory is None else round(memory / 1e6),
         Text("draining", style="yellow") if drains else "working",
         ", ".join(worker["queues"]),
     )

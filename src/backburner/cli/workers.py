@@ -10,7 +10,18 @@ from backburner.client import Worker
 
 app = typer.Typer(no_args_is_help=True, help="List, drain and resume workers.")
 
-HEADINGS = ("WORKER", "STATE", "HOST", "PID", "SLOTS", "STARTED", "QUEUES")
+HEADINGS = (
+    "WORKER",
+    "STATE",
+    "HOST",
+    "PID",
+    "JOBS",
+    "SLOTS",
+    "LAG",
+    "MEMORY",
+    "STARTED",
+    "QUEUES",
+)
 IdArgument = Annotated[
     str, typer.Argument(metavar="WORKER", help="Id, as `list` prints it.")
 ]
@@ -40,12 +51,16 @@ def resume(server: Server, worker: IdArgument) -> None:
 
 
 def _row(worker: Worker) -> Sequence[Any]:
+    lag, memory = worker["event_loop_lag_seconds"], worker["memory_bytes"]
     return (
         worker["id"],
         _state(worker),
         worker["host"],
         worker["pid"],
+        worker["running"],
         worker["slots"],
+        None if lag is None else f"{lag:.3f}s",
+        None if memory is None else f"{memory / 1e6:.0f}MB",
         worker["started_at"],
         ", ".join(worker["queues"]),
     )

@@ -77,9 +77,13 @@ class JobsQuery(TypedDict, total=False):
     capability: str | None
     queue: str | None
     tag: str | None
+    user: str | None
     since: datetime | str | None
+    until: datetime | str | None
     flow: str | None
     batch: str | None
+    worker: str | None
+    sort: str | None
     limit: int | None
 
 

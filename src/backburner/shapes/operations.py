@@ -54,6 +54,10 @@ class Queue(TypedDict):
     """Maximum number of waiting jobs per share."""
     keep: Keep | None
     totals: Totals
+    submitted_per_minute: float
+    """Jobs submitted in the last minute; with many, a rate from the newest events."""
+    ended_per_minute: float
+    """Jobs that ended in the last minute, likewise."""
 
 
 class Schedule(TypedDict):
@@ -89,6 +93,13 @@ class Worker(TypedDict):
     started_at: Time
     draining: bool
     """Whether it finishes its jobs and claims no more."""
+    running: int | None
+    """Jobs that it ran at its last heartbeat; null before the first one."""
+    event_loop_lag_seconds: float | None
+    """How late its event loop ran at worst in the ten seconds before that: high if a
+    handler blocks the loop."""
+    memory_bytes: int | None
+    """Memory that its process used then; null if its system does not say."""
 
 
 class CapabilityInfo(TypedDict):

@@ -163,6 +163,9 @@ workers = sa.Table(
     sa.Column("started_at", sa.BigInteger, nullable=False),
     sa.Column("beat_at", sa.BigInteger, nullable=False),
     sa.Column("draining", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("running", sa.Integer),
+    sa.Column("lag_ms", sa.Integer),
+    sa.Column("memory", sa.BigInteger),
 )
 
 api_keys = sa.Table(

@@ -104,8 +104,12 @@ async def test_a_page_without_all_of_its_files_says_so(dashboard):
     await dashboard.tab.send("Network.setBlockedURLs", urls=["*/flows.js"])
     await dashboard.visit("jobs")
     await dashboard.shows("The dashboard could not be loaded")
-    await dashboard.tab.send("Network.setBlockedURLs", urls=[])
+    await dashboard.tab.evaluate("window.isFormer = true")
     await dashboard.click("Reload the page", "a")
+    await dashboard.tab.until("!window.isFormer")
+    await dashboard.shows("The dashboard could not be loaded")
+    await dashboard.tab.send("Network.setBlockedURLs", urls=[])
+    await dashboard.tab.reload()
     await dashboard.tab.until("!document.getElementById('unloaded')")
     await dashboard.tab.send("Network.setCacheDisabled", cacheDisabled=False)
     dashboard.tab.messages.clear()  # the browser reports the missing file

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from backburner.engine.run.heartbeat import Pulse
+from backburner.ports.store.workers import Vitals
 from backburner.testing.doubles import FrozenClock
 
 BLOCKED = timedelta(minutes=3)
@@ -16,7 +17,7 @@ class Heart:
     def __init__(self):
         self.beats = 0
 
-    def beat(self, _worker):
+    def beat(self, _worker, _vitals):
         self.beats += 1
         return True
 
@@ -37,7 +38,13 @@ def heart():
 @pytest.fixture
 def pulse(heart, clock):
     blocked = BLOCKED / timedelta(milliseconds=1)
-    pulse = Pulse(heart, clock, lease_ms=10_000, lost=print, blocked_ms=blocked)
+    pulse = Pulse(
+        *(heart, clock),
+        lease_ms=10_000,
+        lost=print,
+        vitals=lambda: Vitals(0, 0, None),
+        blocked_ms=blocked,
+    )
     pulse.begin("w")
     return pulse
 

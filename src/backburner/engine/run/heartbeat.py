@@ -15,7 +15,7 @@ from typing import Protocol
 from backburner.domain.errors import StoreUnavailable
 from backburner.ports.clock import Clock
 from backburner.ports.log import log
-from backburner.ports.store.workers import Heart
+from backburner.ports.store.workers import Heart, Vitals
 
 LAST_SECONDS = 5.0
 """How long to wait for the last heartbeat."""
@@ -43,13 +43,19 @@ class Pulse:
         *,
         lease_ms: int,
         lost: Callable[[str], None],
+        vitals: Callable[[], Vitals],
         blocked_ms: float = math.inf,
     ) -> None:
-        """Stop beating if the event loop was blocked for longer than `blocked_ms`."""
+        """
+        Stop beating if the event loop was blocked for longer than `blocked_ms`.
+
+        `vitals` is called by the thread that sends the heartbeats.
+        """
         self._heart = heart
         self._clock = clock
         self._lease_ms = lease_ms
         self._lost = lost
+        self._vitals = vitals
         self._worker = ""
         self._last = 0
         self._blocked_ms = blocked_ms
@@ -71,7 +77,7 @@ class Pulse:
             return
         worker, now = self._worker, self._clock.monotonic()
         try:
-            alive = self._heart.beat(worker)
+            alive = self._heart.beat(worker, self._vitals())
         except StoreUnavailable as error:
             log.warning("heartbeat failed", worker=worker, code=error.code)
             # Use the time now, not when the call began: it may hang before it fails.

@@ -69,7 +69,7 @@ class Worker:
         self,
         runtime: Runtime,
         options: WorkerOptions,
-        heartbeat: Callable[[Callable[[str], None]], Heartbeat],
+        heartbeat: Callable[[Callable[[str], None], Callable[[], int]], Heartbeat],
     ) -> None:
         self.id = ""
         self._options = options
@@ -81,7 +81,7 @@ class Worker:
             *(() if runtime.intake is None else (runtime.intake.bound,)),
         )
         self._loop = asyncio.get_running_loop()
-        self._heartbeat = heartbeat(self._hear_lost)
+        self._heartbeat = heartbeat(self._hear_lost, lambda: self.running)
         # In the order of arrival, so that a simulation can be replayed.
         self._attempts: dict[Attempt, None] = {}
         self._timeouts: Timeouts[Attempt] = Timeouts(self._time_out)

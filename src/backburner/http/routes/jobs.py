@@ -334,6 +334,7 @@ async def selected(engine: Engine, asked: JobSelection, caller: Caller) -> JobFi
         fingerprint=asked.fingerprint,
         flow=flow,
         batch=batch,
+        worker=asked.worker,
     )
 
 

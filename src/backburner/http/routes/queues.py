@@ -1,6 +1,7 @@
 """Queues over HTTP: depths, limits, pause and resume."""
 
-from typing import Annotated, Any
+from datetime import timedelta
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -24,6 +25,8 @@ from backburner.http.state import server_state_of
 router = APIRouter(tags=["operations"])
 
 Administrator = Annotated[Caller, require("queues:admin")]
+
+MINUTE: Final = timedelta(minutes=1) // timedelta(milliseconds=1)
 
 SETTLED = {
     200: {"description": "The queue."},
@@ -93,7 +96,19 @@ async def _queues(engine: Engine) -> dict[str, dict[str, Any]]:
             queue["oldest_queued_at"] = wire.time(oldest)
     for name, totals in (await engine.store.totals()).items():
         found.setdefault(name, _view(QueueState(name)))["totals"] = totals._asdict()
+    await _rate(engine, found)
     return found
+
+
+async def _rate(engine: Engine, queues: dict[str, dict[str, Any]]) -> None:
+    """Add how many jobs arrive and end in a minute."""
+    now = engine.now()
+    recent = await engine.store.throughput(since=now - MINUTE)
+    times = MINUTE / max(1, now - recent.since)
+    for name, moved in recent.queues.items():
+        queue = queues.setdefault(name, _view(QueueState(name)))
+        queue["submitted_per_minute"] = round(moved.submitted * times, 1)
+        queue["ended_per_minute"] = round(moved.ended * times, 1)
 
 
 async def counts(engine: Engine, queue: str) -> dict[str, Any]:
@@ -152,4 +167,6 @@ def _view(state: QueueState) -> dict[str, Any]:
         "waiting": state.waiting,
         "keep": _keep(state.keep),
         "totals": Totals()._asdict(),
+        "submitted_per_minute": 0.0,
+        "ended_per_minute": 0.0,
     }

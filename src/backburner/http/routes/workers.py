@@ -78,6 +78,7 @@ async def _set(
 
 
 def _view(worker: WorkerInfo) -> dict[str, Any]:
+    vitals = worker.vitals
     return {
         "id": worker.id,
         "host": worker.host,
@@ -86,4 +87,7 @@ def _view(worker: WorkerInfo) -> dict[str, Any]:
         "queues": worker.queues,
         "started_at": wire.time(worker.started_at),
         "draining": worker.draining,
+        "running": vitals and vitals.running,
+        "event_loop_lag_seconds": vitals and vitals.lag_ms / 1000,
+        "memory_bytes": vitals and vitals.memory,
     }

@@ -250,6 +250,19 @@ class JobSelection(BaseModel):
     )
     flow: Name | None = Field(None, description="Steps of this flow.")
     batch: Name | None = Field(None, description="Jobs of this batch.")
+    worker: Name | None = Field(
+        None, description="Jobs that this worker runs; `state` is then `running`."
+    )
+
+    @model_validator(mode="after")
+    def _runs(self) -> Self:
+        if self.worker is not None:
+            if self.state not in (None, {JobState.RUNNING}):
+                raise ValueError(
+                    "`worker` selects running jobs: give no other `state` with it"
+                )
+            self.state = frozenset({JobState.RUNNING})
+        return self
 
 
 class BulkRequest(Asked):

@@ -26,6 +26,22 @@ class Activity(NamedTuple):
     minutes: Sequence[Minute]
 
 
+class Moved(NamedTuple):
+    """How many jobs of a queue arrived and ended."""
+
+    submitted: int
+    ended: int
+
+
+class Throughput(NamedTuple):
+    """The jobs of each queue that arrived and ended since a time."""
+
+    since: Instant
+    """Later than requested if there were more events than are read."""
+    queues: Mapping[str, Moved]
+    """By the queue's name; queues without such jobs are left out."""
+
+
 class Impact(NamedTuple):
     """The impact of dead letters with one cause, as far as they were read."""
 
@@ -40,6 +56,10 @@ class ActivityStore(Protocol):
 
     async def activity(self, owner: Visibility, *, since: Instant) -> Activity:
         """Count an owner's jobs by minute, from a bounded number of newest events."""
+        ...
+
+    async def throughput(self, *, since: Instant) -> Throughput:
+        """Count everyone's jobs by queue, from a bounded number of newest events."""
         ...
 
     async def impacts(self, owner: Visibility) -> Mapping[str, Impact]:

@@ -26,6 +26,8 @@ class JobFilter:
     """Submitted before this time."""
     flow: int | None = None
     batch: int | None = None
+    worker: str | None = None
+    """Held by this worker; a job has one only while it is `running`."""
     oldest_first: bool = False
     """Whether the oldest come first; a cursor is then the number to continue after."""
 

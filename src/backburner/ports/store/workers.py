@@ -13,6 +13,18 @@ class WorkerLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a worker reports about itself with each heartbeat."""
+
+    running: int
+    """How many jobs it runs."""
+    lag_ms: int
+    """How late its event loop ran at worst in the last seconds, or is now."""
+    memory: int | None
+    """Bytes of its process that are in memory; `None` where the system does not say."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """A worker as other processes see it."""
 
@@ -24,12 +36,14 @@ class WorkerInfo:
     started_at: Instant
     draining: bool = False
     """Whether it finishes its jobs and claims no others."""
+    vitals: Vitals | None = None
+    """`None` before its first heartbeat, and from a release that reports none."""
 
 
 class Heart(Protocol):
     """Sends heartbeats for one worker from its own thread, over its own connection."""
 
-    def beat(self, worker: str) -> bool:
+    def beat(self, worker: str, vitals: Vitals) -> bool:
         """Renew the worker's lease; `False` if it was declared dead."""
         ...
 

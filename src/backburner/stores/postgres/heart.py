@@ -2,8 +2,10 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import astuple
 from typing import Any
 
+from backburner.ports.store.workers import Vitals
 from backburner.stores.postgres.database import dial, translated
 
 BEAT_SECONDS = 2.0
@@ -18,10 +20,10 @@ class PostgresHeart:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: Any = None
 
-    def beat(self, worker: str) -> bool:
+    def beat(self, worker: str, vitals: Vitals) -> bool:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(self._beat(worker))
+        return self._loop.run_until_complete(self._beat(worker, vitals))
 
     def close(self) -> None:
         if self._loop is not None:
@@ -29,14 +31,16 @@ class PostgresHeart:
             self._loop.close()
             self._loop = None
 
-    async def _beat(self, worker: str) -> bool:
+    async def _beat(self, worker: str, vitals: Vitals) -> bool:
         async with translated():
             try:
                 # Covers everything: a blocked heartbeat would hide an expired lease.
                 async with asyncio.timeout(BEAT_SECONDS):
                     if self._connection is None:
                         self._connection = await self._connect()
-                    found = await self._connection.fetch(self._statement, worker)
+                    found = await self._connection.fetch(
+                        self._statement, worker, *astuple(vitals)
+                    )
             except BaseException:
                 await self._drop()
                 raise

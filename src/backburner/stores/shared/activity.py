@@ -10,7 +10,13 @@ from typing import Any, Final, Protocol, TypeVar
 import sqlalchemy as sa
 
 from backburner.domain.jobs.job import Instant, Visibility
-from backburner.ports.store.activity import Activity, Impact, Minute
+from backburner.ports.store.activity import (
+    Activity,
+    Impact,
+    Minute,
+    Moved,
+    Throughput,
+)
 from backburner.stores.shared.paging import first_since, seen_by
 from backburner.stores.tables import events, jobs, usages
 
@@ -18,6 +24,7 @@ T = TypeVar("T")
 
 MOST_EVENTS: Final = 50_000
 MOST_FAILURES: Final = 10_000
+MOST_MOVES: Final = 10_000
 MINUTE_MS: Final = 60_000
 CLOCKS_AGREE_MS: Final = 300_000
 """Events are numbered in the order of their times, with a tolerance of five minutes."""
@@ -33,8 +40,47 @@ class Activities(Protocol):
     async def activity(self, owner: Visibility, *, since: Instant) -> Activity:
         return await self.read(lambda connection: _activity(connection, owner, since))
 
+    async def throughput(self, *, since: Instant) -> Throughput:
+        return await self.read(lambda connection: _throughput(connection, since))
+
     async def impacts(self, owner: Visibility) -> Mapping[str, Impact]:
         return await self.read(lambda connection: _impacts(connection, owner))
+
+
+ENDS: Final = ("job.succeeded", "job.failed", "job.cancelled")
+
+
+def _throughput(connection: sa.Connection, since: Instant) -> Throughput:
+    e = events.c
+    begin = first_since(connection, e.at, since - CLOCKS_AGREE_MS)
+    newest = sa.select(e.at, e.n, e.type, e.job).where(e.seq >= begin)
+    c = newest.order_by(e.seq.desc()).limit(MOST_MOVES).cte("newest").c
+    is_recent = sa.and_(c.job.is_not(None), c.at >= since)
+    arrives = sa.and_(is_recent, c.n == 1)
+    ends = sa.and_(is_recent, c.type.in_(ENDS))
+    # Found one by one by their numbers: a join might read all jobs.
+    queue = sa.select(jobs.c.queue).where(jobs.c.seq == c.job).scalar_subquery()
+    some = sa.select(
+        sa.case((sa.or_(arrives, ends), queue)).label("queue"),
+        c.at,
+        sa.case((arrives, 1), else_=0).label("arrived"),
+        sa.case((ends, 1), else_=0).label("ended"),
+    ).subquery()
+    moved = (some.c.arrived, some.c.ended)
+    query = sa.select(
+        some.c.queue, sa.func.count(), sa.func.min(some.c.at), *map(sa.func.sum, moved)
+    ).group_by(some.c.queue)
+    rows = connection.execute(query).all()
+    first = min((row[2] for row in rows), default=since)
+    is_capped = sum(row[1] for row in rows) >= MOST_MOVES
+    return Throughput(
+        since=max(since, first) if is_capped else since,
+        queues={
+            name: Moved(int(arrived), int(ended))
+            for name, _, _, arrived, ended in rows
+            if name is not None
+        },
+    )
 
 
 def _activity(connection: sa.Connection, owner: Visibility, since: Instant) -> Activity:

@@ -17,7 +17,7 @@ from backburner.domain.jobs.job import (
 from backburner.ports.store.events import Topic
 from backburner.ports.store.maintenance import FailureGroup, JobFilter
 from backburner.ports.store.transactions import Tx
-from backburner.ports.store.workers import WorkerInfo
+from backburner.ports.store.workers import Vitals, WorkerInfo
 from backburner.stores.shared.owned import FIRST, owned_jobs
 from backburner.stores.shared.paging import (
     WINDOW,
@@ -621,12 +621,21 @@ def _ready_at(connection: sa.Connection, seq: int) -> Instant | None:
 def workers(connection: sa.Connection) -> list[WorkerInfo]:
     """Return who is enlisted, the oldest first."""
     w = worker_table.c
-    query = sa.select(
-        w.id, w.host, w.pid, w.slots, w.queues, w.started_at, w.draining
-    ).order_by(w.started_at, w.id)
+    columns = (w.id, w.host, w.pid, w.slots, w.queues, w.started_at, w.draining)
+    query = sa.select(*columns, w.running, w.lag_ms, w.memory)
+    rows = connection.execute(query.order_by(w.started_at, w.id))
     return [
-        WorkerInfo(id_, host, pid, slots, tuple(queues.split("\n")), *rest)
-        for id_, host, pid, slots, queues, *rest in connection.execute(query)
+        WorkerInfo(
+            row.id,
+            row.host,
+            row.pid,
+            row.slots,
+            tuple(row.queues.split("\n")),
+            row.started_at,
+            row.draining,
+            None if row.lag_ms is None else Vitals(row.running, row.lag_ms, row.memory),
+        )
+        for row in rows
     ]
 
 
@@ -655,7 +664,7 @@ def drain(worker: str, *, draining: bool) -> Callable[[Tx], bool]:
 def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
     """Say which jobs are meant, whoever owns them."""
     conditions = [*_in_states(where), *_made(where)]
-    for name in ("capability", "queue", "fingerprint", "flow"):
+    for name in ("capability", "queue", "fingerprint", "flow", "worker"):
         wanted = getattr(where, name)
         if wanted is not None:
             conditions.append(c[name] == wanted)

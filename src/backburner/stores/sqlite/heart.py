@@ -1,6 +1,9 @@
 """A worker's heartbeat: its own connection, for its own thread."""
 
+from dataclasses import astuple
+
 from backburner.ports.clock import Clock
+from backburner.ports.store.workers import Vitals
 from backburner.stores.sqlite.database import Database, driver, translated
 
 
@@ -14,10 +17,12 @@ class SqliteHeart:
         self._connection = database.connect()
         driver(self._connection).execute("PRAGMA synchronous = NORMAL")
 
-    def beat(self, worker: str) -> bool:
+    def beat(self, worker: str, vitals: Vitals) -> bool:
         with translated(), self._lock, self._connection.begin():
             now = self._clock.monotonic()
-            beaten = driver(self._connection).execute(self._statement, (now, worker))
+            beaten = driver(self._connection).execute(
+                self._statement, (now, worker, *astuple(vitals))
+            )
             return beaten.fetchone() is not None
 
     def close(self) -> None:

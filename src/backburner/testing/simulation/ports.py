@@ -12,7 +12,7 @@ from backburner.engine.run.heartbeat import Pulse
 from backburner.ports.broker import BrokerMessage, DeadLetter
 from backburner.ports.finding import Finding
 from backburner.ports.notifier import Notification
-from backburner.ports.store.workers import Heart
+from backburner.ports.store.workers import Heart, Vitals
 from backburner.stores.sqlite.reader import Reader
 from backburner.stores.sqlite.writer import Many, Writer
 from backburner.testing.broker.memory import MemoryBroker
@@ -176,9 +176,9 @@ class FailingHeart:
         self._inner = inner
         self._world = world
 
-    def beat(self, worker: str) -> bool:
+    def beat(self, worker: str, vitals: Vitals) -> bool:
         self._world.trouble()
-        return self._inner.beat(worker)
+        return self._inner.beat(worker, vitals)
 
     def close(self) -> None:
         self._inner.close()

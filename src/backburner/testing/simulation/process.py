@@ -21,6 +21,7 @@ from backburner.engine.submit.submission import Options, Submission
 from backburner.engine.watch import Watch
 from backburner.ports.broker import BrokerMessage
 from backburner.ports.store.maintenance import Retention
+from backburner.ports.store.workers import Vitals
 from backburner.stores.sqlite.reader import InlineReader
 from backburner.stores.sqlite.store import SqliteStore
 from backburner.stores.sqlite.writer import InlineWriter
@@ -292,11 +293,18 @@ class Process:
         )
         return Worker(runtime, options, self._heartbeat)
 
-    def _heartbeat(self, lost: Callable[[str], None]) -> Heartbeat:
+    def _heartbeat(
+        self, lost: Callable[[str], None], running: Callable[[], int]
+    ) -> Heartbeat:
         heart = FailingHeart(self._store.heart(), self.world)
         self.world.hearts.append(heart)
         lease = int(LEASE * 1000)
-        pulse = Pulse(heart, self.unit.clock, lease_ms=lease, lost=lost)
+        pulse = Pulse(
+            *(heart, self.unit.clock),
+            lease_ms=lease,
+            lost=lost,
+            vitals=lambda: Vitals(running(), 0, None),
+        )
         return LaneHeartbeat(pulse, self.world, self.heart_context)
 
     def _upkeep_options(self) -> UpkeepOptions:

@@ -18,7 +18,7 @@ from backburner.ports.store.events import Note
 from backburner.ports.store.jobs import ClaimRequest, Move, Settlement
 from backburner.ports.store.maintenance import Retention
 from backburner.ports.store.transactions import Tx
-from backburner.ports.store.workers import WorkerInfo
+from backburner.ports.store.workers import Vitals, WorkerInfo
 from backburner.testing.samples import NOON, a_new_job
 
 LetPass: TypeAlias = Callable[[timedelta], None]
@@ -26,6 +26,7 @@ LetPass: TypeAlias = Callable[[timedelta], None]
 SECOND = 1_000
 DAY = 86_400_000
 LEASE = timedelta(seconds=10)
+VITALS = Vitals(running=3, lag_ms=40, memory=2**33)
 WEEK = timedelta(days=7)
 NO_RETENTION = Retention(timedelta(), timedelta(), timedelta())
 

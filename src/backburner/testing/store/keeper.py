@@ -245,6 +245,33 @@ class KeeperConformance(WithWorkers):
         assert [(2, 2, 0)] == [tuple(one) for one in hit.values()]
         assert {} == await store.impacts(Tenant("elsewhere"))
 
+    async def test_arrivals_and_ends_are_counted_by_queue(self, store: Store) -> None:
+        await self.failed(store)
+        await submit(store)
+        await submit(store, queue="other", owner=BOB)
+        later = await store.throughput(since=NOON + DAY)
+        recent = await store.throughput(since=NOON)
+
+        assert (NOON, {"default": (2, 1), "other": (1, 0)}) == recent
+        assert (NOON + DAY, {}) == later
+
+    async def test_the_jobs_of_a_worker_are_found(self, store: Store) -> None:
+        await submit(store)
+        theirs = (await self.claim(store, worker="w_2"))[0]
+        await self.failed(store)
+        await submit(store)
+        of_worker = JobFilter(state=JobState.RUNNING, worker="w_2")
+        owned = replace(of_worker, owner=ANN)
+        walked, _ = await store.walk(of_worker, before=None, limit=9, reach=9)
+
+        for where in (of_worker, owned):
+            listed = await store.jobs(where, before=None, limit=9)
+            assert [theirs.id] == [job.id for job in listed]
+            assert 1 == await store.count(where)
+        assert [theirs.id] == [job.id for job in walked]
+        none = replace(of_worker, worker="w_1")
+        assert [] == list(await store.jobs(none, before=None, limit=9))
+
     async def test_a_tenants_view_shows_all_its_users_and_nobody_elses(
         self, store: Store
     ) -> None:

@@ -16,7 +16,7 @@ from backburner.ports.store.events import Topic
 from backburner.ports.store.lanes import LaneView, PermitReturn
 from backburner.ports.store.workers import WorkerLost
 from backburner.testing.samples import ANN
-from backburner.testing.store.acts import LEASE, LetPass, WithWorkers
+from backburner.testing.store.acts import LEASE, VITALS, LetPass, WithWorkers
 
 MINUTE = timedelta(minutes=1)
 REFUSED = RateLimitInfo(is_refused=True)
@@ -192,7 +192,7 @@ class LaneConformance(WithWorkers):
         await self.permit(store)
         let_pass(LEASE / 2)
         heart = store.heart()
-        await asyncio.to_thread(heart.beat, "w_2")
+        await asyncio.to_thread(heart.beat, "w_2", VITALS)
         let_pass(LEASE / 2 + timedelta(seconds=1))
         held = await self.take(store, worker="w_2")
         await store.orphans(lease=LEASE, limit=9)

@@ -12,10 +12,11 @@ from backburner.domain.jobs.outcome import Done
 from backburner.domain.jobs.transitions import Limits
 from backburner.ports.store import Store
 from backburner.ports.store.jobs import Settlement
-from backburner.ports.store.workers import WorkerInfo, WorkerLost
+from backburner.ports.store.workers import Vitals, WorkerInfo, WorkerLost
 from backburner.testing.samples import NOON, a_new_job
 from backburner.testing.store.acts import (
     LEASE,
+    VITALS,
     LetPass,
     WithWorkers,
     find,
@@ -117,7 +118,7 @@ class RosterConformance(WithWorkers):
         await self.claimed(store)
         heart = store.heart()
         let_pass(LEASE)
-        is_alive = await asyncio.to_thread(heart.beat, "w_1")
+        is_alive = await asyncio.to_thread(heart.beat, "w_1", VITALS)
         let_pass(LEASE)
         orphans = await store.orphans(lease=LEASE, limit=9)
         await asyncio.to_thread(heart.close)
@@ -126,13 +127,29 @@ class RosterConformance(WithWorkers):
         assert [] == list(orphans)
         assert ["w_1"] == [worker.id for worker in await store.workers()]
 
+    async def test_what_a_worker_reports_with_a_beat_is_known(
+        self, store: Store
+    ) -> None:
+        before = [worker.vitals for worker in await store.workers()]
+        heart = store.heart()
+        await asyncio.to_thread(heart.beat, "w_2", VITALS)
+        first = [worker.vitals for worker in await store.workers()]
+        unknown = Vitals(running=0, lag_ms=0, memory=None)
+        await asyncio.to_thread(heart.beat, "w_2", unknown)
+        second = [worker.vitals for worker in await store.workers()]
+        await asyncio.to_thread(heart.close)
+
+        assert [None, None] == before
+        assert [None, VITALS] == first
+        assert [None, unknown] == second
+
     async def test_a_worker_declared_dead_hears_so_at_its_next_beat(
         self, store: Store, let_pass: LetPass
     ) -> None:
         heart = store.heart()
         let_pass(2 * LEASE)
         await store.orphans(lease=LEASE, limit=9)
-        is_alive = await asyncio.to_thread(heart.beat, "w_1")
+        is_alive = await asyncio.to_thread(heart.beat, "w_1", VITALS)
         await asyncio.to_thread(heart.close)
 
         assert not is_alive

@@ -374,6 +374,7 @@ export function Ago({ at }) {
 }
 
 export const number = value => (value ?? 0).toLocaleString('en-GB')
+export const megabytes = bytes => (bytes === null ? '–' : `${number(Math.round(bytes / 1e6))} MB`)
 export function money(usd) {
   if (usd === null || usd === undefined) return '–'
   const value = Number(usd)

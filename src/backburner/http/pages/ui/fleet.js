@@ -1,7 +1,9 @@
 // Fleet: queues with pause and resume, workers to drain, schedules, webhook deliveries.
-import { html, Ago, api, bounded, may, number, say, sayProblem, useApi, useEffect, useRef, useState } from './core.js'
+import { html, Ago, api, bounded, may, megabytes, number, say, sayProblem, span, useApi, useEffect, useRef, useState } from './core.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, Name, pretty } from './parts.js'
 import { Deliveries, Endpoints } from './webhooks.js'
+
+const rate = perMinute => (perMinute ? number(perMinute < 10 ? perMinute : Math.round(perMinute)) : html`<span class="faint">0</span>`)
 
 function Queues({ data, error, reload }) {
   const set = async (queue, verb) => {
@@ -16,11 +18,13 @@ function Queues({ data, error, reload }) {
   }
   return html`<h2 class="section">Queues</h2><${Failure} error=${error} retry=${reload} />
     ${data && html`<${Frame} label="Queues"><table><thead><tr><th scope="col">Queue</th><th scope="col" class="number">Queued</th><th scope="col" class="number">Running</th><th scope="col" class="number">Scheduled</th>
-      <th scope="col" class="number">Blocked</th><th scope="col">Oldest waits since</th><th scope="col">Limits</th><th scope="col" class="number">Done</th><th scope="col" class="number">Failed</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+      <th scope="col" class="number">Blocked</th><th scope="col">Oldest waits since</th><th scope="col" class="number">In/min</th><th scope="col" class="number">Out/min</th><th scope="col">Limits</th><th scope="col" class="number">Done</th><th scope="col" class="number">Failed</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.items.map(queue => html`<tr key=${queue.name}><td><a href=${`/ui/jobs?queue=${encodeURIComponent(queue.name)}`}><${Name} text=${queue.name} most=${60} /></a>
         ${queue.paused && html` <span class="state waiting">paused</span>`}</td>
         ${['queued', 'running', 'scheduled', 'blocked'].map(name => html`<td class="number">${number(queue[name])}</td>`)}
         <td class="time"><${Ago} at=${queue.oldest_queued_at} /></td>
+        <td class="number" title="Jobs submitted in the last minute">${rate(queue.submitted_per_minute)}</td>
+        <td class="number" title="Jobs that ended in the last minute">${rate(queue.ended_per_minute)}</td>
         <td class="faint">${[queue.concurrency && `${queue.concurrency} at once`, queue.rate && `${queue.rate.limit} per ${queue.rate.per_seconds} s`].filter(Boolean).join(', ') || '–'}</td>
         <td class="number">${number(queue.totals.completed)}</td><td class="number">${number(queue.totals.failed)}</td>
         <td>${may('queues:admin') && html`<button onClick=${() => set(queue, queue.paused ? 'resume' : 'pause')}>${queue.paused ? 'Resume' : 'Pause'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`}`
@@ -39,6 +43,14 @@ async function act(path, done, reload, { method = 'POST', body = method === 'DEL
   }
 }
 
+const SLOW = 0.1
+
+/** How late an event loop runs; from a tenth of a second on, a handler blocks it or the CPU is busy. */
+function Lag({ seconds }) {
+  if (seconds === null) return '–'
+  return html`<span class=${seconds < SLOW ? '' : 'bad-text'}>${span(seconds * 1000)}</span>`
+}
+
 function Workers({ data, error, reload }) {
   const drain = async worker => {
     const question = 'The worker finishes its jobs and claims no others until you resume it or it is restarted.'
@@ -47,8 +59,11 @@ function Workers({ data, error, reload }) {
   }
   return html`<h2 class="section">Workers</h2><${Failure} error=${error} />
     ${data && !data.items.length && html`<${Empty} title="No worker runs" command="backburner worker --app backburner.demo:app">Jobs wait until one is started.</${Empty}>`}
-    ${data?.items.length > 0 && html`<${Frame} label="Workers"><table><thead><tr><th scope="col">Worker</th><th scope="col">Host</th><th scope="col" class="number">Process</th><th scope="col" class="number">Slots</th><th scope="col">Queues</th><th scope="col">Started</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-      <tbody>${data.items.map(worker => html`<tr key=${worker.id}><td class="mono">${bounded(worker.id, 40)}${worker.draining && html` <span class="state waiting">draining</span>`}</td><td><${Name} text=${worker.host} /></td><td class="number">${worker.pid}</td><td class="number">${worker.slots}</td>
+    ${data?.items.length > 0 && html`<${Frame} label="Workers"><table><thead><tr><th scope="col">Worker</th><th scope="col">Host</th><th scope="col" class="number">Process</th><th scope="col" class="number">Running</th><th scope="col" class="number">Slots</th><th scope="col" class="number">Loop lag</th><th scope="col" class="number">Memory</th><th scope="col">Queues</th><th scope="col">Started</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+      <tbody>${data.items.map(worker => html`<tr key=${worker.id}><td class="mono">${bounded(worker.id, 40)}${worker.draining && html` <span class="state waiting">draining</span>`}</td><td><${Name} text=${worker.host} /></td><td class="number">${worker.pid}</td>
+        <td class="number">${worker.running === null ? '–' : html`<a href=${`/ui/jobs?state=running&worker=${encodeURIComponent(worker.id)}`}>${number(worker.running)}</a>`}</td><td class="number">${number(worker.slots)}</td>
+        <td class="number" title="How late its event loop ran at worst in ten seconds"><${Lag} seconds=${worker.event_loop_lag_seconds} /></td>
+        <td class="number">${megabytes(worker.memory_bytes)}</td>
         <td>${inline(worker.queues.join(', '), 200)}</td><td class="time"><${Ago} at=${worker.started_at} /></td>
         <td>${may('queues:admin') && html`<button onClick=${() => drain(worker)}>${worker.draining ? 'Resume' : 'Drain'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`}`
 }

@@ -5,7 +5,7 @@ import {
 } from './core.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, LIVE, Name, State, STATES } from './parts.js'
 
-const FIELDS = ['state', 'capability', 'queue', 'tag', 'user', 'since', 'until', 'fingerprint', 'flow', 'batch', 'sort']
+const FIELDS = ['state', 'capability', 'queue', 'tag', 'user', 'since', 'until', 'fingerprint', 'flow', 'batch', 'worker', 'sort']
 const PAGE = 50
 const SPAN = /^(\d+)(s|m|min|h|d|w)$/
 const SIZES = { s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
