@@ -5,7 +5,8 @@ The requests of the dashboard's views, timed over HTTP with a million jobs in th
     BENCH_STORE=postgresql://… .venv/bin/python -m bench.dashboard --jobs 100000
 
 Then a hundred pages stay open while jobs run: each holds a stream and reads the
-overview again as the page does. Prints one line of JSON for each request.
+overview again as the page does. Last, Chromium loads views, and reports when it painted
+them. Prints one line of JSON for each request and view.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from backburner.engine.access.keys import Actor, NewKey
 from backburner.settings import Settings
 from bench.filling import LONG, fill
 from bench.pages import LIVE, pages, written
+from bench.paint import paints
 from bench.sentences import free_ports
 
 LIMIT_MS: Final = 200.0
@@ -259,7 +261,7 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     asked.add_argument("--jobs", type=int, default=1_000_000)
     asked.add_argument("--reads", type=int, default=READS)
     asked.add_argument("--part", default="", help="only requests that contain this")
-    asked.add_argument("--only", choices=("views", "pages"))
+    asked.add_argument("--only", choices=("views", "pages", "paints"))
     options = asked.parse_args(arguments)
     url, last = options.store, f"job_{options.jobs}"
     async with Backburner(Settings(store=url)) as bb:  # it makes the tables
@@ -274,11 +276,14 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     }
     rows: list[dict[str, Any]] = []
     async with _served(url) as (address, process):
-        if options.only != "pages":
+        if options.only in (None, "views"):
             at = newest.created_at / 1000
             rows = await views(address, keys, options.reads, options.part, at)
-        if options.only != "views":
+        if options.only in (None, "pages"):
             await _open_pages(url, address, keys["administrator"], process)
+        if options.only in (None, "paints"):
+            async for found in paints(address, keys["administrator"]):
+                print(json.dumps(found), flush=True)
     slow = [row for row in rows if row.get("over")]
     print(json.dumps({"requests": len(rows), "over_200_ms": len(slow)}))
 

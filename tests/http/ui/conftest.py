@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from backburner.domain.auth.access import ROLES, Role
 from backburner.engine.access.keys import Actor, NewKey
 from backburner.settings import Settings
 from tests.apps.documents.browser.contrast import TOO_FAINT
-from tests.apps.documents.browser.devtools import a_usage_log
+from tests.browser import a_tab
 from tests.http.conftest import PEPPER, a_server
 
 AXE = Path("tools/axe/node_modules/axe-core/axe.min.js")
@@ -81,18 +82,10 @@ class Dashboard:
         )
 
     async def click(self, label, within="button"):
-        """Click the element of this text."""
-        await self.tab.until(
-            f"[...document.querySelectorAll({json.dumps(within)})].find(one =>"
-            " one.checkVisibility() &&"
-            f" one.innerText.trim().startsWith({json.dumps(label)}))"
-            "?.setAttribute('data-aim', '') === undefined"
-            " && document.querySelector('[data-aim]')"
-        )
-        await self.tab.click("[data-aim]")
-        await self.tab.evaluate(
-            "document.querySelector('[data-aim]')?.removeAttribute('data-aim')"
-        )
+        """Click the first visible element whose text begins with this."""
+        begins = re.compile(rf"^\s*{re.escape(label)}")
+        seen = self.tab.page.locator(f"{within}:visible", has_text=begins)
+        await seen.first.click()
 
     async def check(self, name):
         """Check that a view can be read and operated, in both themes and widths."""
@@ -198,13 +191,13 @@ async def ask(ctx, value: dict[str, Any]) -> Any:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
     folder = tmp_path_factory.mktemp("ui")
-    async with a_dashboard(f"sqlite:///{folder}/jobs.db", folder) as dashboard:
+    async with a_dashboard(f"sqlite:///{folder}/jobs.db") as dashboard:
         yield dashboard
 
 
 @asynccontextmanager
-async def a_dashboard(store, folder):
-    """Serve a store, and open a browser whose files are in a folder."""
+async def a_dashboard(store):
+    """Serve a store, and open a browser."""
     broken["cause"] = True
     examined = Settings(store=store, key_pepper=PEPPER)
     async with (
@@ -216,8 +209,7 @@ async def a_dashboard(store, folder):
             examine=lambda: examine(examined, lambda: [demo]),
             capabilities=[hostile, large, flaky, dear, ask],
         ) as server,
-        a_usage_log(folder / "browser") as tab,
+        a_tab() as tab,
     ):
-        await tab.send("Network.enable")
         await tab.look()
         yield Dashboard(server, tab)

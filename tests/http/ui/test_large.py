@@ -58,11 +58,10 @@ class Person:
 @pytest.mark.parametrize("store_url", homes.STORES, indirect=True)
 async def test_the_main_action_of_each_view_with_a_hundred_thousand_jobs(
     store_url,
-    tmp_path,
     axe,  # noqa: ARG001 - it may skip
 ):
     await asyncio.to_thread(fill, store_url, JOBS, SystemClock().now())
-    async with a_dashboard(store_url, tmp_path) as dashboard:
+    async with a_dashboard(store_url) as dashboard:
         person = Person(dashboard, store_url.partition(":")[0])
         await dashboard.log_in("platform-administrator", tenant="default")
         for act in (

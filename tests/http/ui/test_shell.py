@@ -100,18 +100,16 @@ async def test_a_tab_that_was_hidden_for_long_does_not_read_what_it_missed(dashb
 
 
 async def test_a_page_without_all_of_its_files_says_so(dashboard):
-    await dashboard.tab.send("Network.setCacheDisabled", cacheDisabled=True)
-    await dashboard.tab.send("Network.setBlockedURLs", urls=["*/flows.js"])
+    await dashboard.tab.page.route("**/flows.js", lambda route: route.abort())
     await dashboard.visit("jobs")
     await dashboard.shows("The dashboard could not be loaded")
     await dashboard.tab.evaluate("window.isFormer = true")
     await dashboard.click("Reload the page", "a")
     await dashboard.tab.until("!window.isFormer")
     await dashboard.shows("The dashboard could not be loaded")
-    await dashboard.tab.send("Network.setBlockedURLs", urls=[])
+    await dashboard.tab.page.unroute("**/flows.js")
     await dashboard.tab.reload()
-    await dashboard.tab.until("!document.getElementById('unloaded')")
-    await dashboard.tab.send("Network.setCacheDisabled", cacheDisabled=False)
+    await dashboard.tab.until("document.querySelector('nav')")
     dashboard.tab.messages.clear()  # the browser reports the missing file
     dashboard.tab.errors.clear()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.apps.documents.browser.devtools import a_usage_log
+from tests.browser import a_tab
 
 FILES = {
     "manual.md": "# Pump\n\nThe pump moves 40 litres of water per minute.\n",
@@ -24,7 +24,7 @@ def files(tmp_path):
 
 
 @pytest.fixture
-async def tab(tmp_path):
-    async with a_usage_log(tmp_path / "browser") as opened:
+async def tab():
+    async with a_tab() as opened:
         await opened.look()
         yield opened
