@@ -99,6 +99,22 @@ async def test_a_tab_that_was_hidden_for_long_does_not_read_what_it_missed(dashb
     assert again[1] is None
 
 
+async def test_the_first_key_of_two_waits_for_the_second_whatever_was_pressed_before(
+    dashboard,
+):
+    """*Before: the end of the wait of the first `g` also forgot the next one.*"""
+    await dashboard.log_in()
+    clock = dashboard.tab.page.clock
+    await clock.install()
+    await clock.pause_at(await dashboard.tab.evaluate("Date.now() + 1000"))
+    for key, passed in (("g", 0), ("o", 1400), ("g", 200), ("w", 1000)):
+        await dashboard.tab.press(key)
+        await clock.run_for(passed)
+    await clock.resume()
+    await dashboard.tab.until("document.title.startsWith('Flows')")
+    await dashboard.visit("")
+
+
 async def test_a_page_without_all_of_its_files_says_so(dashboard):
     await dashboard.tab.page.route("**/flows.js", lambda route: route.abort())
     await dashboard.visit("jobs")

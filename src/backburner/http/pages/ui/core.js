@@ -1,6 +1,6 @@
 // What all views share: the API, the session, the address, the live stream, times.
 import { h, render, Fragment } from './vendor/preact.js'
-import { useEffect, useRef, useState } from './vendor/hooks.js'
+import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js'
 import { signal, computed, effect, batch, useSignal, useComputed } from './vendor/signals.js'
 import htm from './vendor/htm.js'
 
@@ -412,7 +412,8 @@ export const keys = signal({})
 export function useKeys(map) {
   const latest = useRef(map)
   latest.current = map
-  useEffect(() => {
+  // Before the paint: a key that is pressed as soon as a view is seen must work.
+  useLayoutEffect(() => {
     const mine = Object.fromEntries(
       Object.entries(map).map(([key, [, text]]) => [key, [event => latest.current[key]?.[0](event), text]]))
     keys.value = { ...keys.value, ...mine }
@@ -423,6 +424,7 @@ export function useKeys(map) {
 }
 
 let prefix = ''
+let forgets
 addEventListener('keydown', event => {
   const isTyping = event.target.closest?.('input, textarea, select, [contenteditable]')
   if (event.metaKey || event.ctrlKey || event.altKey || event.defaultPrevented) return
@@ -435,9 +437,10 @@ addEventListener('keydown', event => {
   if (event.key === 'Enter' && event.target.closest?.('a, button, summary, [role=button]')) return
   const name = prefix + event.key
   prefix = ''
+  clearTimeout(forgets)
   if (event.key === 'g' && name === 'g') {
     prefix = 'g '
-    setTimeout(() => (prefix = ''), 1500)
+    forgets = setTimeout(() => (prefix = ''), 1500)
     return
   }
   const found = keys.value[name]
