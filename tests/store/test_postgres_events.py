@@ -8,7 +8,7 @@ import pytest
 
 from backburner.ports.faults import NoFaults
 from backburner.stores.postgres import store as stores
-from backburner.stores.postgres.horizon import Horizon
+from backburner.stores.postgres.horizon import MOST_NOTES, Horizon
 from backburner.stores.postgres.statements import columns
 from backburner.stores.postgres.store import PostgresStore
 from backburner.testing.broker.acts import pause
@@ -207,6 +207,25 @@ def test_a_look_proves_nothing_that_was_noted_after_it_was_sent():
     horizon.pass_over(100, made=horizon.made)
 
     assert (3, 7) == (early, horizon.safe)
+
+
+def test_a_transaction_that_stays_open_does_not_fill_the_memory():
+    """*Before: one note for each new event.*"""
+    horizon, many = Horizon(), 100_000
+    for n in range(1, many + 1):
+        horizon.note(newest=n, drawn=n)
+        horizon.pass_over(0, made=n)
+    kept = len(horizon._notes)
+    horizon.pass_over(many // 2, made=many)
+    middle = horizon.safe
+    horizon.pass_over(many - 1, made=many)
+    nearly = horizon.safe
+    horizon.pass_over(many, made=many)
+
+    assert kept <= MOST_NOTES
+    assert 0 < middle <= many // 2
+    assert middle <= nearly < many
+    assert many == horizon.safe
 
 
 class Held:

@@ -1,6 +1,11 @@
 """Determines up to which event the event log is complete. Pure."""
 
 from collections import deque
+from typing import Final
+
+MOST_NOTES: Final = 1_000
+"""How many notes are kept while a transaction stays open, an even number. With fewer,
+events become safe in larger steps when transactions end."""
 
 
 class Horizon:
@@ -19,7 +24,8 @@ class Horizon:
     """
 
     def __init__(self) -> None:
-        self._notes: deque[tuple[int, int]] = deque()
+        self._notes: deque[tuple[int, int, int]] = deque()
+        """An event, an id that was assigned after it, and the number of the note."""
         self._noted = 0
         self.made = 0
         """The number of notes so far; read before the query is sent."""
@@ -33,12 +39,17 @@ class Horizon:
     def note(self, newest: int, drawn: int) -> None:
         """Note an event that was seen before the transaction id was assigned."""
         self._noted = max(self._noted, newest)
-        self._notes.append((newest, drawn))
         self.made += 1
+        self._notes.append((newest, drawn, self.made))
+        if len(self._notes) > MOST_NOTES:
+            # Every second one is dropped, but not the first and the newest.
+            self._notes = deque([*self._notes][::2])
 
     def pass_over(self, oldest_running: int, *, made: int) -> None:
         """Record that all transactions below an id had ended when `made` was read."""
-        provable = made - (self.made - len(self._notes))
-        while provable > 0 and self._notes[0][1] <= oldest_running:
-            self.safe = max(self.safe, self._notes.popleft()[0])
-            provable -= 1
+        while self._notes:
+            newest, drawn, number = self._notes[0]
+            if number > made or drawn > oldest_running:
+                break
+            self.safe = max(self.safe, newest)
+            self._notes.popleft()
