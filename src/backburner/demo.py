@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from backburner.app import App
+from backburner.domain.costs.budget import Budget
 from backburner.domain.errors import PermanentError, Throttled, TransientError
 from backburner.domain.jobs.retry import RetryPolicy
+from backburner.domain.lanes.lane import Lane
 from backburner.engine.registry import capability
 from backburner.engine.run.context import Context
 
@@ -83,6 +85,28 @@ async def write(ctx: Context, value: Write) -> str:
     return ctx.text
 
 
+class Report(Strict):
+    """The topic of a report, and whether a person must release it."""
+
+    topic: str = Field("durable jobs", max_length=1_000)
+    is_reviewed: bool = False
+
+
+@capability("demo.report", queue=QUEUE, timeout=timedelta(hours=2), tokens=500)
+async def report(ctx: Context, value: Report) -> str:
+    """Outline a report and write it with a model; a person may have to release it."""
+    outline = await ctx.ask(f"Outline a report on {value.topic}.")
+    text: str = await ctx.ask(f"Write it: {outline}", stream=True)
+    if value.is_reviewed:
+        await ctx.ask_person(
+            f"Release the report on {value.topic}?",
+            choices=["yes", "no"],
+            timeout=timedelta(hours=1),
+            default="no",
+        )
+    return text
+
+
 _failures: dict[str, int] = {}
 
 
@@ -112,3 +136,11 @@ async def block(_ctx: Context, value: Sleep) -> Slept:
 
 
 app = App("demo", capabilities=[echo, sleep, write, fail, block])
+
+models = App(
+    "demo-models",
+    capabilities=[report],
+    lanes=[Lane("mock/mock", requests=600)],
+    budgets=[Budget("capability", tokens=1_000_000, of="demo.report")],
+)
+"""What calls a model, with a limit of its rate and a budget."""

@@ -128,6 +128,27 @@ def test_the_printed_commands_list_flows_and_batches_that_move(words, run):
     assert "batch_" in batches.stdout
 
 
+def test_the_dashboard_has_a_question_costs_a_lane_and_a_budget_to_show(words, run):
+    url = re.search(r"ready at (\S+)", words)[1]
+    with Client(url) as client, httpx2.Client(base_url=url) as http:
+        while not (asked := http.get("/v1/questions").json()["items"]):
+            pass
+        [question] = asked
+        answered = run(
+            "answer", question["job_id"], question["name"], '"yes"', BACKBURNER_URL=url
+        )
+        job = client.wait(question["job_id"], timeout=60)
+        lanes = [lane["name"] for lane in client.lanes()]
+        [budget] = http.get("/v1/budgets").json()["items"]
+
+    assert "Release the report on tides?" == question["question"]
+    assert 0 == answered.returncode, answered.stderr
+    assert ("succeeded", 2) == (job["state"], job["usage"]["calls"])
+    assert "mock/mock" in lanes
+    assert ("capability", "demo.report") == (budget["scope"], budget["of"])
+    assert 0 < float(job["usage"]["cost_usd"])
+
+
 def test_sample_jobs_move_and_a_signal_ends_it(words, demo):
     url = re.search(r"ready at (\S+)", words)[1]
     with (

@@ -29,7 +29,7 @@ from backburner.settings import Settings, read
 
 FOLDER: Final = Path(".backburner")
 STORE: Final = f"sqlite:///{FOLDER}/demo.db"
-SAMPLE_APP: Final = "backburner.demo:app"
+SAMPLE_APPS: Final = ("backburner.demo:app", "backburner.demo:models")
 EVERY_SECONDS: Final = 1.0
 KEPT_DAYS: Final = 0.25
 """Sample jobs are submitted continuously, so finished ones are deleted early."""
@@ -37,7 +37,7 @@ KEPT_DAYS: Final = 0.25
 SAMPLES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("demo.echo", {"hello": "world"}),
     ("demo.sleep", {"seconds": 5}),
-    ("demo.echo", {"numbers": [1, 2, 3]}),
+    ("demo.report", {"topic": "bicycles"}),
     ("demo.fail", {"times": 1}),
     ("demo.sleep", {"seconds": 2}),
     ("demo.echo", {"text": "a ticket now, the result when it is ready"}),
@@ -47,6 +47,12 @@ SAMPLES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("demo.echo", {}),
     ("demo.fail", {"times": 1, "error": "permanent"}),
 )
+FIRST: Final = ("demo.report", {"topic": "tides", "is_reviewed": True})
+"""A job that waits for an answer from a person; it is submitted once."""
+PRICES: Final = """{
+  "version": "demo", "models": {"mock": {"input": "3", "output": "15"}}
+}"""
+"""Invented prices, so that the dashboard has costs to show."""
 
 GROUPS_EVERY_SECONDS: Final = 15.0
 
@@ -153,7 +159,9 @@ def demo(
             keep_cancelled_days=KEPT_DAYS,
         )
     )
-    apps = load((*settings.apps, *_usable_apps(), SAMPLE_APP))
+    if not settings.prices:
+        settings = settings.model_copy(update={"prices": PRICES})
+    apps = load((*settings.apps, *_usable_apps(), *SAMPLE_APPS))
     with _bind(settings) as listener:
         here = address(listener)
 
@@ -164,6 +172,7 @@ def demo(
             async def submit() -> None:
                 await backburner.submit(*next(samples), tags=["sample"])
                 if not is_told.is_set():
+                    await backburner.submit(*FIRST, tags=["sample"])
                     await _make_samples(apps, backburner)
                     is_told.set()
                     _tell(here, apps)
