@@ -16,6 +16,7 @@ from backburner import (
     TransientError,
     capability,
 )
+from backburner.clock import SystemClock
 from backburner.domain.ai import CORRECTION, Trouble
 from backburner.domain.events.event import STEP_CHANGED
 from backburner.domain.jobs.step import StepResult
@@ -607,3 +608,41 @@ async def test_a_model_call_that_takes_a_while_is_known_before_its_answer(runnin
     assert 100 < step.expected < 130
     provider.go_on.set()
     assert await ticket.result()
+
+
+async def passed(milliseconds):
+    """Wait until this much time has passed by the clock that is measured by."""
+    clock = SystemClock()
+    until = clock.now() + milliseconds
+    while clock.now() < until:
+        await pause()
+
+
+class Taking(Counting):
+    """A provider that takes a while."""
+
+    async def chat(self, chat, hear=None):
+        await passed(20)
+        return await super().chat(chat, hear)
+
+
+async def test_how_long_steps_and_model_calls_took_is_stored(running):
+    @capability("timed", max_attempts=1)
+    async def timed(ctx: Context, value: str) -> None:
+        await ctx.step("look up", lambda: passed(30))
+        await ctx.ask(value)
+        ctx.used("another", input_tokens=1, output_tokens=1)
+        raise PermanentError("no")
+
+    backburner = await running(timed, Taking())
+    ticket = await backburner.submit(timed, "a")
+    await ticket.wait()
+    job = await ticket.job()
+    looked, asked = await backburner.engine.steps_of(job.seq)
+    calls = await backburner.engine.store.calls_of(job.seq, limit=9)
+
+    assert 30 <= looked.duration_ms
+    assert 20 <= asked.duration_ms
+    assert 20 <= calls[0].used.duration_ms
+    assert None is calls[1].used.duration_ms, "nobody knows how long it took"
+    assert {asked.epoch} == {call.epoch for call in calls}

@@ -31,6 +31,8 @@ async def test_stored_steps_are_listed_kept_by_a_retry_and_discarded_on_demand(s
     again = await server.client.post(f"{path}/retry", params={"fresh": True})
     await server.ended(again.json())
     fresh = (await server.client.get(f"{path}/steps")).json()["items"]
+    asked = {"content": False, "limit": 1}
+    short = (await server.client.get(f"{path}/steps", params=asked)).json()
 
     assert [("measure", {"size": 1}), ("large", None)] == [
         (step["name"], step["result"]) for step in first
@@ -38,6 +40,9 @@ async def test_stored_steps_are_listed_kept_by_a_retry_and_discarded_on_demand(s
     assert [len('{"size":1}'), 2_002] == [step["size"] for step in first]
     assert first == kept
     assert {"size": 2} == fresh[0]["result"]
+    assert (None, True) == (short["items"][0]["result"], short["more"])
+    assert ["measure"] == [step["name"] for step in short["items"]]
+    assert all(step["duration_ms"] >= 0 for step in [*first, *fresh])
     assert 2 == len(computed)
 
 

@@ -212,7 +212,8 @@ async def test_checks_hold_under_their_new_text_and_it_is_undone(path):
     await database.run(lambda c: migrations.downgrade(c, "0010"))
 
     assert said == ("ok",)
-    assert {"jobs", "flows", "holds"} == {t for t in before if before[t] != after[t]}
+    changed = {table for table in before if before[table] != after[table]}
+    assert {"jobs", "flows", "holds", "usages"} == changed
     assert before == await database.run(checks)
     await database.store.close()
 

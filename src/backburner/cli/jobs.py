@@ -38,10 +38,10 @@ HEADINGS = (
     *("ID", "STATE", "CAPABILITY", "QUEUE", "ATTEMPT", "PROGRESS", "CREATED"),
     *("TOKENS", "COST", "STEP", "FLOW"),
 )
-
-
-STEP_HEADINGS = ("NAME", "KIND", "STATE", "START EVENT", "SIZE", "STORED")
-STEP_FIELDS = itemgetter("name", "kind", "state", "run", "size", "stored_at")
+STEP_HEADINGS = ("NAME", "KIND", "STATE", "START EVENT", "MS", "SIZE", "STORED")
+STEP_FIELDS = itemgetter(
+    *("name", "kind", "state", "run", "duration_ms", "size", "stored_at")
+)
 
 
 @remote

@@ -30,6 +30,8 @@ def call(recorded: RecordedCall) -> shapes.ModelCall:
         "model": used.model,
         "provider": used.provider,
         "generation": recorded.generation,
+        "run": recorded.epoch,
+        "duration_ms": used.duration_ms,
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
         "cached_tokens": used.cached_tokens,

@@ -195,6 +195,8 @@ class StoredStep(TypedDict):
     run: int
     """The number of the `job.started` event of its run."""
     stored_at: str
+    duration_ms: int | None
+    """How long it took, waits included; `null` if it has not ended or is unknown."""
     size: int
     """Length of the result as JSON, in characters."""
     result: NotRequired[Any]
@@ -232,6 +234,8 @@ class StepList(TypedDict):
     """Stored steps and waits, oldest first."""
 
     items: list[StoredStep]
+    more: bool
+    """Whether there are more steps than `limit`."""
     waits: list[StoredWait]
     suspected: SuspectedSpend
 

@@ -39,6 +39,10 @@ class ModelCall(TypedDict):
     provider: str | None
     generation: int
     """How often the job had been retried by hand."""
+    run: int
+    """The number of the `job.started` event of its run."""
+    duration_ms: int | None
+    """How long the provider took, without waits for its lane; `null` if unknown."""
     input_tokens: int
     output_tokens: int
     cached_tokens: int

@@ -337,6 +337,7 @@ usages = sa.Table(
     sa.Column("cost", sa.BigInteger),
     sa.Column("price_version", sa.Text),
     sa.Column("late", sa.Boolean, nullable=False),
+    sa.Column("duration_ms", sa.BigInteger),
 )
 
 step_results = sa.Table(
@@ -354,6 +355,7 @@ step_results = sa.Table(
     sa.Column("is_open", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("is_concurrent", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("doubts", sa.Integer, nullable=False, server_default=sa.text("0")),
+    sa.Column("duration_ms", sa.BigInteger),
 )
 
 waits = sa.Table(

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from pydantic import BaseModel, Field
 
-from backburner import PermanentError, RetryPolicy, capability
+from backburner import PermanentError, RetryPolicy, TransientError, capability
 from backburner.cli.doctor import examine
 from backburner.demo import app as demo
 from backburner.domain.auth.access import ROLES, Role
@@ -145,6 +145,17 @@ async def large(ctx, value: dict[str, Any]) -> str:
     return ctx.text if value.get("notes") else "x" * value["size"]
 
 
+@capability("ui.steps", queue="demo", tokens=3_000, model="gpt-4o-mini")
+async def steps(ctx, value: dict[str, Any]) -> str:
+    """Store two steps and use a model; fail as often as is asked for."""
+    found = await ctx.step("look up", lambda: {"title": value["title"]})
+    text = await ctx.step("outline <b>", lambda: f"About {found['title']}")
+    ctx.used("gpt-4o-mini", input_tokens=900, output_tokens=100)
+    if ctx.job.attempt <= value.get("fails", 0):
+        raise TransientError("The provider is overloaded.")
+    return f"{text}, for {value['reader']}"
+
+
 @capability("ui.dear", queue="demo", tokens=3_000, model="gpt-4o-mini")
 async def dear(ctx, value: dict[str, Any]) -> str:
     """Use a model, more than a little; fail as often as is asked for."""
@@ -207,7 +218,7 @@ async def a_dashboard(store):
             limits={"cookie_secure": False},
             webhooks={"webhook_secret": "a secret that only these tests have"},
             examine=lambda: examine(examined, lambda: [demo]),
-            capabilities=[hostile, large, flaky, dear, ask],
+            capabilities=[hostile, large, flaky, dear, ask, steps],
         ) as server,
         a_tab() as tab,
     ):

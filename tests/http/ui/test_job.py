@@ -19,6 +19,7 @@ BROKEN = """
 }).map(one => one.innerText)
 """
 """The names of facts that take more than one line."""
+TIMELINE = "document.querySelector('.timeline').innerText"
 PANEL = "document.getElementById('panel').innerText"
 
 
@@ -108,6 +109,67 @@ async def test_large_contents_and_many_events_are_bounded(dashboard):
     ]
     assert not requested, "the job is read without its contents"
     dashboard.check_quiet()
+
+
+async def test_steps_and_model_calls_stand_in_the_timeline(dashboard):
+    job = await submit(dashboard, "ui.steps", {"title": "A", "reader": "b", "fails": 1})
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.shows("900 + 100 tokens", ".timeline")
+    await dashboard.tab.until("document.querySelectorAll('.within').length === 4")
+    told = await dashboard.tab.evaluate(TIMELINE)
+    places = [told.index(part) for part in ("look up", "outline <b>", "Attempt 2")]
+    assert places == sorted(places), "what is stored belongs to the first attempt"
+    assert 2 == told.count("gpt-4o-mini")
+    await dashboard.check("job with steps")
+
+
+async def test_a_job_is_forked_from_a_step_with_another_input(dashboard):
+    job = await submit(dashboard, "ui.steps", {"title": "herons", "reader": "Ann"})
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.click("Steps", "[role=tab]")
+    await dashboard.shows("About herons", "#panel")
+    await dashboard.click("Fork", "#panel tr:nth-child(2) button")
+    await dashboard.shows("2 outline <b>", "dialog select")
+    assert "2" == await dashboard.tab.evaluate(
+        "document.querySelector('dialog select').value"
+    )
+    await dashboard.tab.click("dialog [type=checkbox]")
+    await dashboard.tab.until("document.querySelector('dialog textarea')")
+    await dashboard.tab.page.locator("dialog textarea").fill("{")
+    await dashboard.click("Get a quote", "dialog button")
+    await dashboard.shows("The input is not JSON", "dialog")
+    asked = '{"title": "owls", "reader": "Bob"}'
+    await dashboard.tab.page.locator("dialog textarea").fill(asked)
+    await dashboard.click("Get a quote", "dialog button")
+    await dashboard.shows("It reuses the results of 1 step: look up.", "dialog")
+    await dashboard.check("job fork")
+    await dashboard.click("Fork", "dialog button")
+    await dashboard.shows(job, ".facts")
+    await dashboard.shows("succeeded", "h1")
+    await dashboard.click("Output", "[role=tab]")
+    await dashboard.shows("About herons, for Bob", "#panel")
+    await dashboard.visit("admin/audit")
+    await dashboard.shows("job.forked", "tbody")
+
+
+async def test_who_may_not_submit_is_offered_no_fork(dashboard):
+    job = await submit(dashboard, "ui.steps", {"title": "owls", "reader": "Bob"})
+    _, text = await dashboard.key("tenant-operator", tenant="owls")
+    shown = dashboard.server.shown(text)
+    path = f"/v1/jobs/{job}/fork"
+    client = dashboard.server.client
+    refused = await client.post(path, json={"from": 1}, headers=shown)
+    await dashboard.log_in("tenant-operator", tenant="owls")
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.shows("look up", ".timeline")
+    await dashboard.tab.press("f")
+    offered = await dashboard.tab.evaluate("document.querySelector('main').innerText")
+
+    assert 403 == refused.status_code
+    assert "Fork" not in offered
+    assert not await dashboard.tab.evaluate("document.querySelector('dialog')")
 
 
 async def test_what_belongs_to_others_is_hidden_until_asked_for(dashboard):

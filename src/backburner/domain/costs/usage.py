@@ -31,6 +31,8 @@ class Usage(NamedTuple):
     """In micro-dollars; `None` if unknown."""
     price_version: str | None = None
     """The version of the price table that the cost is from."""
+    duration_ms: int | None = None
+    """How long the provider took, without waits for its lane; `None` if unknown."""
 
     @property
     def tokens(self) -> int:

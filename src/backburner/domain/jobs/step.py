@@ -44,6 +44,8 @@ class StepResult(NamedTuple):
     """Whether the step was begun and has not ended."""
     is_concurrent: bool = False
     """Whether another step that does not contain it was open at the same time."""
+    duration_ms: int | None = None
+    """How long it took to compute, waits included; `None` if it is open or unknown."""
 
 
 class StoredStep(NamedTuple):
@@ -64,6 +66,8 @@ class StoredStep(NamedTuple):
     doubts: int = 0
     """How many earlier runs began it and were lost before it ended."""
     is_concurrent: bool = False
+    duration_ms: int | None = None
+    """How long it took to compute; `None` if it is open or unknown."""
 
     @property
     def is_top(self) -> bool:

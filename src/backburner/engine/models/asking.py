@@ -616,6 +616,7 @@ class Asker:
             call = usage(
                 reply.model, tokens.input, tokens.output, provider.name, tokens.cached
             )
+            call = call._replace(duration_ms=took)
             self._book(call, is_estimate=reply.tokens is None)
 
     def _judged(

@@ -138,7 +138,7 @@ class UsageLog:
             if n in self._estimates:
                 continue
             cost, version = _priced(prices, self._calls[n])
-            self._calls[n] = Usage(*self._calls[n][:-2], cost, version)
+            self._calls[n] = self._calls[n]._replace(cost=cost, price_version=version)
         self._priced = len(self._calls)
 
     def booking(self) -> RunUsage:

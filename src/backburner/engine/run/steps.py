@@ -29,7 +29,7 @@ from backburner.domain.errors import (
     readable,
 )
 from backburner.domain.events.event import STEP_CHANGED
-from backburner.domain.jobs.job import Claim
+from backburner.domain.jobs.job import Claim, Instant
 from backburner.domain.jobs.step import (
     DRAFT,
     FORKED_STEP,
@@ -234,6 +234,7 @@ class StepJournal:
         await self.flush()
         outer = _path.set(path)
         self._enter(path[:-1])
+        began = self._spending.now()
         try:
             value = await (
                 compute() if once is None else self._once(step, compute, once)
@@ -242,7 +243,7 @@ class StepJournal:
             self._active[path[:-1]] -= 1
             _path.reset(outer)
         text = step.dump(value)
-        await self._keep(step, text)
+        await self._keep(step, text, began)
         await self.flush()
         return step.load(text)
 
@@ -310,9 +311,10 @@ class StepJournal:
             return step.load(stored), True
         with nullcontext() if kind in NOT_CALLS else self.busy:
             await self.flush()
+            began = self._spending.now()
             value = await self._called(step, len(request), compute)
             text = step.dump(value)
-            await self._keep(step, text)
+            await self._keep(step, text, began)
         self._flush_soon()
         return step.load(text), False
 
@@ -486,7 +488,7 @@ class StepJournal:
         is_first = claim.events <= FIRST_RUN and not claim.generation
         return () if is_first else await storage.steps_of(claim.seq)
 
-    async def _keep(self, step: Step, text: str) -> None:
+    async def _keep(self, step: Step, text: str, began: Instant | None = None) -> None:
         """Add a result to those that will be stored."""
         self._note(step)
         if self._storage is None:
@@ -501,10 +503,12 @@ class StepJournal:
         if is_large(text):
             text = await self._payloads.stow_step(self._claim, self._written, text)
         self._openings.pop(step.key, None)
-        self._pending.append(self._result(step, text))
+        self._pending.append(self._result(step, text, began))
 
-    def _result(self, step: Step, text: str) -> StepResult:
-        claim = self._claim
+    def _result(
+        self, step: Step, text: str, began: Instant | None = None
+    ) -> StepResult:
+        claim, now = self._claim, self._spending.now()
         return StepResult(
             job=claim.seq,
             token=claim.token,
@@ -512,9 +516,11 @@ class StepJournal:
             kind=step.kind,
             name=step.name,
             epoch=claim.events,
-            at=self._spending.now(),
+            at=now,
             result=text,
             is_concurrent=self._are_concurrent,
+            # A clock that is set back must not make it negative.
+            duration_ms=None if began is None else max(0, now - began),
         )
 
     def _flush_soon(self) -> None:

@@ -18,22 +18,24 @@ from backburner.domain.errors import (
     TooManyWaiting,
 )
 from backburner.domain.jobs.job import JobState
-from backburner.domain.jobs.step import NAMED, StoredStep
+from backburner.domain.jobs.step import MAX_STEPS, NAMED, StoredStep
 from backburner.domain.jobs.wait import WaitRecord
 from backburner.engine.run import forking
-from backburner.http import headers, usage_wire, wire
+from backburner.http import audit, headers, usage_wire, wire
 from backburner.http.auth import Reader, Writer
-from backburner.http.problems import (
-    documented,
-)
+from backburner.http.problems import documented
 from backburner.http.routes.jobs import json_body
 from backburner.http.schemas.jobs import ForkQuote, ForkRequest, JobView, StepList
 from backburner.http.state import server_state_of
 
 SHOWN = 1_000
 """Longer results, in characters, are left out of the list."""
+REFERENCE = 300
+"""What is read if no result is shown: references to contents say how large they are."""
 
 router = APIRouter(tags=["jobs"])
+Content = Annotated[bool, Query(description="False: all results are null.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_STEPS, description="Steps to return.")]
 DryRun = Annotated[bool, Query(description="Store nothing; return an estimate.")]
 
 
@@ -44,12 +46,20 @@ DryRun = Annotated[bool, Query(description="Store nothing; return an estimate.")
     response_model=StepList,
     responses=documented(JobNotFound),
 )
-async def steps(request: Request, caller: Reader, job_id: str) -> Response:
+async def steps(
+    request: Request,
+    caller: Reader,
+    job_id: str,
+    *,
+    content: Content = True,
+    limit: Limit = MAX_STEPS,
+) -> Response:
     """
     List the steps of a job's handler whose results are stored, oldest first.
 
     Later runs of the job reuse these results instead of computing them again. Results
-    of more than 1,000 characters are left out. Answers of a run that succeeded right
+    of more than 1,000 characters are left out, with `content=false` all of them.
+    Answers of a run that succeeded right
     after its last model call are not stored. `suspected` is the sum of model calls that
     were open when their worker was lost: they may have been charged, but are not part
     of the usage; their tokens are estimates. `waits` are the waits of the handler and
@@ -57,17 +67,20 @@ async def steps(request: Request, caller: Reader, job_id: str) -> Response:
     """
     engine = server_state_of(request).engine
     job = await engine.find(job_id, caller.visible)
-    stored = await engine.steps_of(job.seq, most=SHOWN)
+    stored = await engine.steps_of(job.seq, most=SHOWN if content else REFERENCE)
     known = await engine.known_run(job) if any(s.is_open for s in stored) else None
     places = {step.key: n for n, step in enumerate(forking.stored_steps(stored), 1)}
+    listed = [step for step in stored if step.size or step.is_open]
     items = [
-        {"n": places.get(step.key), **_view(step, known)}
-        for step in stored
-        if step.size or step.is_open
+        {"n": places.get(step.key), **_view(step, known, shows=content)}
+        for step in listed[:limit]
     ]
     waits = [_wait(one) for one in await engine.waits_of(job.seq, most=SHOWN)]
     suspected = _suspected(stored, known)
-    return wire.answer({"items": items, "waits": waits, "suspected": suspected})
+    more = len(listed) > limit
+    return wire.answer(
+        {"items": items, "more": more, "waits": waits, "suspected": suspected}
+    )
 
 
 @router.post(
@@ -101,11 +114,14 @@ async def fork(
     With a new `input`, the job reuses those results in their order, without comparing
     the requests; this is refused with 409 if steps ran concurrently. A job that has not
     ended and a step of a flow are refused with 409. With `dry_run` nothing is stored:
-    the response is an estimate.
+    the response is an estimate. Otherwise the audit log has an entry of it.
     """
     server_state = server_state_of(request)
     asked = await server_state.read(request, ForkRequest)
     has_input = "input" in asked.model_fields_set
+    await server_state.engine.find(job_id, caller.owner)
+    if not dry_run:
+        await audit.record(request, caller, "job.forked", job_id)
     made = await forking.fork(
         server_state.engine,
         job_id,
@@ -154,9 +170,9 @@ def _wait(wait: WaitRecord) -> dict[str, Any]:
     }
 
 
-def _view(step: StoredStep, known: int | None) -> dict[str, Any]:
+def _view(step: StoredStep, known: int | None, *, shows: bool) -> dict[str, Any]:
     named = reference(step.result) if step.result else None
-    is_shown = bool(step.result) and named is None
+    is_shown = shows and bool(step.result) and named is None
     return {
         "name": step.name,
         "kind": step.kind,
@@ -164,6 +180,7 @@ def _view(step: StoredStep, known: int | None) -> dict[str, Any]:
         "doubts": step.doubts,
         "run": step.epoch,
         "stored_at": wire.time(step.at),
+        "duration_ms": step.duration_ms,
         "size": step.size if named is None else named.size,
         "result": orjson.loads(step.result) if is_shown else None,
     }

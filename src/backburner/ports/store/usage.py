@@ -49,6 +49,8 @@ class RecordedCall(NamedTuple):
     seq: int
     """Its position among all calls."""
     generation: int
+    epoch: int
+    """The number of the `job.started` event of its run."""
     used: Usage
     is_late: bool
     """Whether it was reported after its run had lost the job."""

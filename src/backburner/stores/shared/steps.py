@@ -51,7 +51,7 @@ class Steps(Access, Protocol):
             s.result if most is None else sa.case((size <= most, s.result), else_="")
         )
         fields = (s.key, s.kind, s.name, s.epoch, s.at, shown, size)
-        begun = (s.expected, s.is_open, s.doubts, s.is_concurrent)
+        begun = (s.expected, s.is_open, s.doubts, s.is_concurrent, s.duration_ms)
         query = sa.select(*fields, *begun).where(s.job == job).order_by(s.seq)
         return await self.read(lambda c: [*map(StoredStep._make, c.execute(query))])
 

@@ -44,6 +44,7 @@ class Booked(NamedTuple):
     cached_tokens: int
     cost: int | None
     price_version: str | None
+    duration_ms: int | None
 
 
 class BookTx(LedgerTx, Protocol):
@@ -122,6 +123,7 @@ def _booked(
         call.cached_tokens,
         call.cost,
         call.price_version,
+        call.duration_ms,
     )
 
 
@@ -190,11 +192,11 @@ _USED = tuple(c[name] for name in Usage._fields)
 def _calls_of(
     connection: sa.Connection, job: int, after: int, limit: int
 ) -> list[RecordedCall]:
-    query = sa.select(c.seq, c.generation, c.late, *_USED)
+    query = sa.select(c.seq, c.generation, c.epoch, c.late, *_USED)
     query = query.where(c.job == job, c.seq > after).order_by(c.seq).limit(limit)
     return [
-        RecordedCall(seq, generation, Usage(*used), bool(late))
-        for seq, generation, late, *used in connection.execute(query)
+        RecordedCall(seq, generation, epoch, Usage(*used), bool(late))
+        for seq, generation, epoch, late, *used in connection.execute(query)
     ]
 
 

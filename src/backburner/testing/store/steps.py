@@ -131,9 +131,11 @@ class StepConformance(WithWorkers):
         assert [True] == await store.save_steps([begun])
         [row] = await store.steps_of(claim.seq)
         assert (0, True, 0, 9) == (row.size, row.is_open, row.doubts, row.expected)
-        await store.save_steps([result(claim)])
+        assert None is row.duration_ms
+        await store.save_steps([result(claim, duration_ms=850)])
         [row] = await store.steps_of(claim.seq)
         assert ('"one"', False, 0) == (row.result, row.is_open, row.doubts)
+        assert 850 == row.duration_ms
         await store.save_steps([begun])
         assert [row] == await store.steps_of(claim.seq)
 

@@ -29,7 +29,7 @@ from backburner.testing.store.acts import (
     settlement,
 )
 
-CALL = Usage("m-1", 100, 20, "custom", 40, NOON, 7, "t-1")
+CALL = Usage("m-1", 100, 20, "custom", 40, NOON, 7, "t-1", 850)
 MORE = Usage("m-2", 1_000, 200, None, 0, NOON + SECOND, 30, "t-2")
 UNPRICED = Usage("m-3", 5, 5, at=NOON)
 
@@ -92,7 +92,9 @@ class UsageConformance(WithWorkers):
 
         found = [*first, *rest]
         assert [CALL, MORE, UNPRICED] == [one.used for one in found]
-        assert {(0, False)} == {(one.generation, one.is_late) for one in found}
+        assert {(0, claim.events, False)} == {
+            (one.generation, one.epoch, one.is_late) for one in found
+        }
         assert [2, 1] == [len(first), len(rest)]
 
     async def test_a_job_that_calls_nothing_has_used_nothing(

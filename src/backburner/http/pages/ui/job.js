@@ -3,121 +3,14 @@ import {
   html, useEffect, useRef, useState, Ago, api, bounded, exact, go, may, me, money, now, number, say, sayProblem, span,
   useApi, useEvents, useKeys,
 } from './core.js'
-import { confirmed, Copy, Failure, Frame, Head, Icon, inline, LIVE, Meter, Name, pretty, State, Text } from './parts.js'
+import { confirmed, Copy, Failure, Frame, Head, Icon, inline, LIVE, Meter, Name, State, Text } from './parts.js'
 import { TEXT_KEPT, useWritten } from './written.js'
+import { Content, readSome } from './contents.js'
+import { ForkForm } from './fork.js'
+import { Timeline } from './timeline.js'
 
 const EVENTS_SHOWN = 200
-const CONTENT_MOST = 2_000_000
-
-// --- The timeline: every wait with its reason, every attempt --------------------------
-
-const ENDS = { succeeded: 'good', failed: 'bad', cancelled: 'bad', retrying: 'bad', stalled: 'bad' }
-
-/** Turn changes of state into segments: `{kind, label, from, to, note}`. */
-export function segments(events, job) {
-  const found = []
-  for (const event of events) {
-    const last = found.at(-1)
-    const name = event.type.slice(4)
-    if (last && !last.to) {
-      last.to = event.at
-      if (last.kind === 'running') {
-        last.tone = ENDS[name] || ''
-        last.note = event.data.error ? `${event.data.error.code}: ${event.data.error.message}` : name === 'succeeded' ? '' : name
-      }
-    }
-    const next = segment(name, event)
-    if (next) found.push({ ...next, from: event.at, n: event.n })
-  }
-  const last = found.at(-1)
-  if (last && !last.to && !LIVE.has(job.state)) last.to = job.finished_at
-  return found
-}
-
-const WAITS = {
-  sleep: 'Sleeps', lane: 'Waits for the model’s rate limit', signal: 'Waits for a signal',
-  question: 'Waits for an answer', job: 'Waits for another job',
-}
-
-function segment(name, { data }) {
-  const error = data.error?.message
-  switch (name) {
-    case 'blocked': return { kind: 'blocked', label: 'Waits for earlier steps' }
-    case 'queued': return { kind: 'queued', label: data.outcome === 'handed_back' ? 'Queued again: its worker stopped' : data.generation ? `Queued by retry ${data.generation}` : 'Waits for a worker' }
-    case 'scheduled': return { kind: 'scheduled', label: error ? `Waits: ${error}` : WAITS[data.wait?.reason] || 'Waits for its start time' }
-    case 'waiting': return { kind: 'scheduled', label: `${WAITS[data.wait?.reason] || 'Waits'}${data.wait?.name ? `: ${data.wait.name}` : ''}` }
-    case 'signalled': return { kind: 'queued', label: 'Queued again: its wait has ended' }
-    case 'throttled': return { kind: 'scheduled', label: `Rate limited${data.lane ? ` on ${data.lane}` : ''}: ${error || 'the provider said to wait'}` }
-    case 'retrying': return { kind: 'scheduled', label: 'Waits before the next attempt' }
-    case 'stalled': return { kind: 'queued', label: 'Queued again: its worker was lost' }
-    case 'started': return { kind: 'running', label: `Attempt ${data.attempt}`, note: '' }
-  }
-  return null
-}
-
-function Timeline({ events, job }) {
-  const parts = segments(events, job)
-  if (!parts.length) return html`<p class="faint">Nothing has happened yet.</p>`
-  const shown = parts.length > 60 ? [...parts.slice(0, 20), ...parts.slice(-40)] : parts
-  const start = Date.parse(shown[0].from)
-  const at = text => (text ? Date.parse(text) : now.value)
-  const whole = Math.max(1, at(shown.at(-1).to) - start)
-  return html`${shown.length < parts.length && html`<p class="faint">${parts.length - shown.length} parts in the middle are not shown.</p>`}
-    <ol class="timeline">${shown.map(part => {
-      const from = ((at(part.from) - start) / whole) * 1000
-      const width = Math.max(4, ((at(part.to) - at(part.from)) / whole) * 1000)
-      return html`<li key=${part.n}><${State} of=${part.kind} />
-        <span class="what"><span title=${`${exact(part.from)} to ${exact(part.to)}`}>${inline(part.label, 160)}</span>
-          ${part.note && html`<span class=${part.tone === 'bad' ? 'bad-text' : 'faint'} dir="ltr">${inline(part.note, 200)}</span>`}</span>
-        <span class="span">${span(at(part.to) - at(part.from))}</span>
-        <svg class="track" viewBox="0 0 1000 5" preserveAspectRatio="none" aria-hidden="true">
-          <rect class="back" width="1000" height="5" rx="2" />
-          <rect class=${part.kind === 'running' ? part.tone || 'running' : part.kind === 'scheduled' ? 'wait' : ''} x=${Math.min(from, 996)} width=${Math.min(width, 1000)} height="5" rx="2" /></svg>
-      </li>`
-    })}</ol>`
-}
-
-// --- Contents: never more than is asked for -----------------------------------------------
-
-/** Read at most `CONTENT_MOST` characters of an address. */
-async function readSome(path) {
-  const response = await fetch(path)
-  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).detail || 'The content cannot be read.')
-  const size = Number(response.headers.get('content-length') || 0)
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
-  let text = ''
-  for (;;) {
-    const { value, done } = await reader.read()
-    if (done) return { text, size, isWhole: true }
-    text += value
-    if (text.length > CONTENT_MOST) {
-      await reader.cancel()
-      return { text: text.slice(0, CONTENT_MOST), size, isWhole: false }
-    }
-  }
-}
-
-function Content({ path, label, name, hidden }) {
-  const [isOpen, open] = useState(!hidden)
-  const [state, set] = useState(null)
-  useEffect(() => {
-    if (isOpen) readSome(path).then(set, error => set({ error }))
-  }, [path, isOpen])
-  if (!isOpen) return html`<p class="faint">This belongs to another user. <button onClick=${() => open(true)}>Show the ${label}</button></p>`
-  if (!state) return html`<p class="faint">Reading…</p>`
-  if (state.error) return html`<${Failure} error=${state.error} />`
-  let text = state.text
-  if (state.isWhole && text.length < 200_000) {
-    try {
-      text = pretty(JSON.parse(text))
-    } catch {
-      // It is shown as it is.
-    }
-  }
-  return html`<${Text} text=${text} label=${label} />
-    <div class="actions"><${Copy} text=${text} name=${`the ${label}`} /> <a href=${path} download=${name}>Download</a>
-      ${state.size > 0 && html`<span class="faint">${number(state.size)} bytes${state.isWhole ? '' : ', the first part is shown'}</span>`}</div>`
-}
+const STEPS_SHOWN = 500
 
 // --- Attempts, steps, events ----------------------------------------------------------------
 
@@ -134,20 +27,23 @@ function Calls({ id, count }) {
   const { data, error, reload } = useApi(`/v1/jobs/${id}/calls?limit=50`, { live: 2000, when: event => event.job_id === id })
   if (!data) return html`<${Failure} error=${error} retry=${reload} />`
   return html`<${Frame} label="Model calls"><table><thead><tr><th scope="col">Call</th><th scope="col" class="number">Tokens</th><th scope="col" class="number">Cost</th></tr></thead>
-    <tbody>${data.items.map(call => html`<tr><td><${Name} text=${call.model} most=${60} /><br /><span class="faint"><${Ago} at=${call.at} />${call.late && html`, <span title="The job was cancelled or given to another worker before">late</span>`}</span></td>
+    <tbody>${data.items.map(call => html`<tr><td><${Name} text=${call.model} most=${60} /><br /><span class="faint"><${Ago} at=${call.at} />${call.duration_ms !== null && `, took ${span(call.duration_ms)}`}${call.late && html`, <span title="The job was cancelled or given to another worker before">late</span>`}</span></td>
       <td class="number">${number(call.input_tokens)} + ${number(call.output_tokens)}</td><td class="number">${money(call.cost_usd)}</td></tr>`)}</tbody></table></${Frame}>
     ${data.next_cursor && html`<p class="faint">The first ${number(data.items.length)} of ${number(count)} are shown.</p>`}`
 }
 
-function Steps({ id }) {
-  const { data, error } = useApi(`/v1/jobs/${id}/steps`, { live: 2000, when: event => event.job_id === id })
+/** The stored steps; `fork` begins a new job at the one that is chosen, if that is possible. */
+function Steps({ id, fork }) {
+  const { data, error } = useApi(`/v1/jobs/${id}/steps?limit=${STEPS_SHOWN}`, { live: 2000, when: event => event.job_id === id })
   if (error) return html`<${Failure} error=${error} />`
   if (!data) return html`<p class="faint">Reading…</p>`
   if (!data.items.length) return html`<p class="faint">The handler has stored no results of steps or model calls.</p>`
-  return html`<${Frame} label="Steps and model calls"><table><thead><tr><th scope="col">Step</th><th scope="col">Kind</th><th scope="col">Stored</th><th scope="col" class="number">Size</th><th scope="col">Result</th></tr></thead>
-    <tbody>${data.items.slice(0, 500).map(step => html`<tr><td><${Name} text=${step.name} most=${60} /></td><td>${step.kind}</td><td class="time"><${Ago} at=${step.stored_at} /></td>
-      <td class="number">${number(step.size)}</td><td class="mono" dir="ltr">${step.result === null ? html`<span class="faint">too large to list</span>` : inline(step.result, 160)}</td></tr>`)}</tbody></table></${Frame}>
-    ${data.items.length > 500 && html`<p class="faint">The first 500 of ${number(data.items.length)} are shown.</p>`}`
+  return html`<${Frame} label="Steps and model calls"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Step</th><th scope="col">Kind</th><th scope="col" class="number">Took</th><th scope="col">Stored</th><th scope="col">Result</th>${fork && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
+    <tbody>${data.items.map(step => html`<tr key=${`${step.kind} ${step.name} ${step.stored_at}`}><td class="number">${step.n ?? ''}</td><td><${Name} text=${step.name} most=${60} />${step.state !== 'stored' && html` <span class=${step.state === 'in_doubt' ? 'bad-text' : 'faint'}>${step.state.replace('_', ' ')}</span>`}</td>
+      <td>${step.kind}</td><td class="number">${span(step.duration_ms)}</td><td class="time"><${Ago} at=${step.stored_at} /></td>
+      <td class="mono" dir="ltr">${step.result !== null ? inline(step.result, 160) : step.state === 'stored' ? html`<span class="faint">${number(step.size)} characters</span>` : ''}</td>
+      ${fork && html`<td>${step.n && html`<button onClick=${() => fork(step.n)}>Fork</button>`}</td>`}</tr>`)}</tbody></table></${Frame}>
+    ${data.more && html`<p class="faint">The first ${number(data.items.length)} are shown.</p>`}`
 }
 
 function Events({ id }) {
@@ -250,6 +146,7 @@ export function Job({ id }) {
   const [tab, setTab] = useState('Timeline')
   const [progress, setProgress] = useState(null)
   const [changing, setChanging] = useState(false)
+  const [forking, setForking] = useState(null)
   const text = useWritten(id, job?.state)
   useEvents(event => event.job_id === id && event.type === 'job.progress' && setProgress(event.data))
 
@@ -271,8 +168,10 @@ export function Job({ id }) {
   const canRetry = job?.state === 'failed' && may('dead-letters:retry')
   const canChange = job && CHANGEABLE.has(job.state) && may('jobs:write') && isOwn
   const canCancel = isLive && may('jobs:write') && isOwn
+  const canFork = job && !isLive && !job.flow_id && !job.capability.startsWith('backburner.') && may('jobs:write') && isOwn
   useKeys({
     r: [() => canRetry && retry(), 'Retry the job'],
+    f: [() => canFork && setForking(1), 'Fork the job'],
     k: [() => go('/ui/jobs'), 'Back to the jobs'],
   })
 
@@ -287,10 +186,12 @@ export function Job({ id }) {
     <${Head} title=${html`<${State} of=${job.state} /> <${Name} text=${job.capability} most=${80} />`}>
       ${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry</button>`}
       ${canChange && html`<button onClick=${() => setChanging(true)}>Change</button>`}
+      ${canFork && html`<button onClick=${() => setForking(1)}>Fork</button>`}
       <${CopyAs} job=${job} />
       ${canCancel && html`<button class="danger" onClick=${cancel}>Cancel</button>`}
     </${Head}>
     ${changing && html`<${ChangeForm} job=${job} path=${path} close=${() => setChanging(false)} reload=${reload} />`}
+    ${forking && html`<${ForkForm} job=${job} start=${forking} close=${() => setForking(null)} />`}
     ${told?.total > 0 && (isLive || result) && html`<div class="notice"><div class="grow"><${Meter} value=${told.done} most=${told.total} label="Progress" />
       <p>${Math.round((100 * told.done) / told.total)} %${told.message ? ` · ${inline(told.message, 200)}` : ''}</p></div></div>`}
     ${waits && why.data?.reason && html`<div class="notice warn" role="status"><p><strong>Why it waits:</strong> ${inline(why.data.detail, 400)} ${why.data.until && html`Until <${Ago} at=${why.data.until} />.`}</p></div>`}
@@ -305,7 +206,7 @@ export function Job({ id }) {
             : tab === 'Output' ? job.state === 'succeeded'
               ? html`<${Content} path=${`${path}/result`} label="output" name=${`${job.id}-output.json`} hidden=${!isOwn} />`
               : html`<p class="faint">A job has an output when it has succeeded.</p>`
-              : tab === 'Steps' ? html`<${Steps} id=${job.id} />` : html`<${Events} id=${job.id} />`
+              : tab === 'Steps' ? html`<${Steps} id=${job.id} fork=${canFork && setForking} />` : html`<${Events} id=${job.id} />`
       }</div></div>
       <div class="card"><h2>Attempts</h2>${attempts.length ? [...attempts].reverse().slice(0, 50).map(one => html`<${Attempt} key=${`${one.generation}.${one.number}.${one.started_at}`} attempt=${one} />`) : html`<p class="faint">No attempt has started.</p>`}
         ${attempts.length > 50 && html`<p class="faint">The latest 50 of ${number(attempts.length)} are shown.</p>`}</div></div>
@@ -324,6 +225,7 @@ export function Job({ id }) {
       ${Object.entries(job.metadata).map(([name, text]) => html`<dt class="given"><${Name} text=${name} most=${64} /></dt><dd class="given" dir="auto">${inline(text, 600)}</dd>`)}
       ${job.flow_id && html`<dt>Flow</dt><dd class="mono"><a href=${`/ui/flows/${job.flow_id}`}>${bounded(job.flow_id, 60)}</a>${job.step ? `, step ${bounded(job.step, 60)}` : ''}</dd>`}
       ${job.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${job.batch_id}`}>${bounded(job.batch_id, 60)}</a></dd>`}
+      ${job.forked_from && html`<dt>Forked from</dt><dd class="mono"><a href=${`/ui/jobs/${job.forked_from}`}>${bounded(job.forked_from, 60)}</a></dd>`}
       ${job.request_id && html`<dt>Request</dt><dd class="mono">${bounded(job.request_id, 64)}</dd>`}
     </dl></div>
     <div class="card"><h2>Models</h2>${job.usage ? html`<dl class="facts">

@@ -1,7 +1,8 @@
 // Playground: a form from a capability's schema, a quote, and the answer as it is written.
-import { html, useEffect, useState, address, Ago, api, bounded, go, me, money, number, route, say, sayProblem, useApi, useKeys } from './core.js'
+import { html, useEffect, useState, address, api, bounded, go, me, money, number, route, say, sayProblem, useApi, useKeys } from './core.js'
 import { Empty, Failure, Head, inline, LIVE, Name, pretty, State, Text } from './parts.js'
 import { useForm } from './form.js'
+import { Quote } from './quote.js'
 import { useWritten } from './written.js'
 
 const MOST_SHOWN = 400_000
@@ -24,16 +25,6 @@ function parsed(text) {
     throw new Error('The input is not JSON.')
   }
 }
-
-// --- A quote ---------------------------------------------------------------------------------------
-
-const Quote = ({ quote }) => html`<div class="notice" role="status"><dl class="facts quote">
-  <dt>Cost</dt><dd>${quote.cost_usd === null ? 'not known' : `at most ${money(quote.cost_usd)}`}${quote.model ? ` with ${bounded(quote.model, 60)}` : ''}</dd>
-  <dt>Tokens</dt><dd>${quote.tokens === null ? 'not known' : `${number(quote.tokens)} (${quote.tokens_basis})`}</dd>
-  <dt>Start</dt><dd>${quote.paused ? html`<span class="bad-text">the queue is paused</span>` : quote.start ? html`<${Ago} at=${quote.start.p50} />` : quote.slots ? 'not known yet' : html`<span class="bad-text">no worker serves its queue</span>`}, ${number(quote.jobs_ahead)} ahead</dd>
-  <dt>End</dt><dd>${quote.finish ? html`<${Ago} at=${quote.finish.p50} />, nine in ten by <${Ago} at=${quote.finish.p90} />` : 'not known yet'}</dd>
-  ${quote.budget && html`<dt>Budget</dt><dd class=${quote.budget.admits ? '' : 'bad-text'}>${quote.budget.admits ? 'admits it' : 'refuses it now'}; left afterwards ${inline(String(quote.budget.left_after), 30)} of ${inline(String(quote.budget.limit), 30)} ${quote.budget.unit === 'money' ? 'dollars' : 'tokens'}</dd>`}
-</dl></div>`
 
 // --- The answer as it is written --------------------------------------------------------------------
 

@@ -1,0 +1,72 @@
+// A fork: a new job that reuses the results of the first steps of one that has ended.
+import { html, api, bounded, go, span, useApi, useEffect, useRef, useState } from './core.js'
+import { Failure, inline, pretty } from './parts.js'
+import { readSome } from './contents.js'
+import { Quote } from './quote.js'
+
+const STEPS = 1000
+const LONGEST_NAME = 60
+
+/** A form in a dialog that forks a job from its step number `start`. */
+export function ForkForm({ job, start, close }) {
+  const path = `/v1/jobs/${encodeURIComponent(job.id)}`
+  const dialog = useRef(null)
+  const { data, error } = useApi(`${path}/steps?content=false&limit=${STEPS}`)
+  const [from, setFrom] = useState(start)
+  // The input as text, once it is to be changed.
+  const [input, setInput] = useState(null)
+  const [plan, setPlan] = useState(null)
+  const [problem, setProblem] = useState(null)
+  const [busy, setBusy] = useState(false)
+  useEffect(() => dialog.current.showModal(), [])
+  const steps = (data?.items ?? []).filter(step => step.n)
+  const change = async isWanted => {
+    setPlan(null)
+    if (!isWanted) return setInput(null)
+    try {
+      const found = await readSome(`${path}/input`)
+      if (!found.isWhole) throw new Error('The input is too large to edit here: use `backburner fork ID --from N --input …`.')
+      setInput(pretty(JSON.parse(found.text)))
+    } catch (error) {
+      setProblem(error)
+    }
+  }
+  const send = async (query, done) => {
+    setBusy(true)
+    setProblem(null)
+    try {
+      const body = { from }
+      if (input !== null)
+        try {
+          body.input = JSON.parse(input)
+        } catch {
+          throw new Error('The input is not JSON.')
+        }
+      done(await api(`${path}/fork${query}`, { method: 'POST', body }))
+    } catch (error) {
+      setProblem(error)
+    }
+    setBusy(false)
+  }
+  const submit = event => {
+    event.preventDefault()
+    send('', made => {
+      dialog.current.close()
+      go(`/ui/jobs/${made.id}`)
+    })
+  }
+  return html`<dialog ref=${dialog} aria-labelledby="fork-title" onClose=${close}><form onSubmit=${submit} class="form">
+    <h2 id="fork-title">Fork this job</h2>
+    <p class="faint">A new job reuses the stored results of the earlier steps and runs everything from the chosen step on. This job does not change.</p>
+    <label>Start at <select value=${from} onChange=${event => (setPlan(null), setFrom(Number(event.target.value)))}>
+      ${steps.map(step => html`<option value=${step.n}>${step.n} ${step.kind === 'step' ? '' : `${step.kind}: `}${bounded(step.name, LONGEST_NAME)}${step.duration_ms === null ? '' : `, took ${span(step.duration_ms)}`}</option>`)}
+      <option value=${steps.length + 1}>${steps.length ? 'after all stored steps' : 'the beginning: no step is stored'}</option></select></label>
+    <label class="check"><input type="checkbox" checked=${input !== null} onChange=${event => change(event.target.checked)} /> Use another input</label>
+    ${input !== null && html`<label>Input (JSON) <textarea class="mono" rows="6" spellcheck=${false} value=${input} onInput=${event => (setPlan(null), setInput(event.target.value))}></textarea></label>`}
+    <${Failure} error=${error ?? problem} />
+    ${plan && html`<p>${plan.reused.length ? `It reuses the results of ${plan.reused.length} ${plan.reused.length === 1 ? 'step' : 'steps'}: ${inline(plan.reused.join(', '), 200)}.` : 'It reuses no results.'}</p><${Quote} quote=${plan.quote} />`}
+    <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button>
+      <button type="button" disabled=${busy} onClick=${() => send('?dry_run=true', setPlan)}>Get a quote</button>
+      <button class="primary" disabled=${busy}>Fork</button></div>
+  </form></dialog>`
+}
