@@ -159,8 +159,6 @@ def _keep_text(
 ) -> None:
     """Store the id of the extracted text in the file's row; delete an earlier text."""
     file = changes.find(tx, file_id)
-    if file is None:
-        raise FileDeleted("the file was deleted while its text was extracted")
     pages = sorted({image.page for image in found.images if image.page is not None})
     values = {
         "text_blob": blob,
@@ -169,7 +167,9 @@ def _keep_text(
         "images": {"count": len(found.images), "pages": pages},
         "updated_at": tx.now(),
     }
-    _write(tx, file_id, **values)
+    # On PostgreSQL the file may be deleted after it was found.
+    if file is None or not _write(tx, file_id, **values):
+        raise FileDeleted("the file was deleted while its text was extracted")
     if file.text_blob is not None:
         ctx.app_blobs.remove(tx, [file.text_blob])
 

@@ -1,7 +1,9 @@
 """Files and batches that are deleted, cancelled or erased."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
+import asyncpg
 import pytest
 
 from backburner import Owner
@@ -10,7 +12,7 @@ from backburner.engine.submit.submission import LOCAL
 from backburner.ports.faults import NoFaults
 from backburner_apps.documents import app, tables, work
 from backburner_apps.documents.chunk_tables import chunks
-from tests.apps.documents.conftest import TEXT, UPLOADS, until
+from tests.apps.documents.conftest import TEXT, UPLOADS, running, until
 
 
 @pytest.fixture
@@ -92,6 +94,34 @@ async def test_a_file_that_is_deleted_while_it_is_processed_leaves_nothing(start
 
     await until(settled)
     assert {row.file_id for row in await documents.rows(chunks)} == {other}
+
+
+async def test_a_file_that_is_deleted_after_it_was_found_leaves_no_text(
+    migrated_url, monkeypatch
+):
+    write = work._write
+
+    async def delete(file_id):
+        connection = await asyncpg.connect(migrated_url)
+        await connection.execute("DELETE FROM documents_files WHERE id = $1", file_id)
+        await connection.close()
+
+    def deleted_before(tx, file_id, **values):
+        """Write after another connection has deleted the file."""
+        with ThreadPoolExecutor(1) as other:
+            other.submit(asyncio.run, delete(file_id)).result()
+        return write(tx, file_id, **values)
+
+    monkeypatch.setattr(work, "_write", deleted_before)
+    async with running(migrated_url) as documents:
+        await documents.upload(await documents.batch())
+
+        async def extracted():
+            jobs = await documents.client.get("/v1/jobs", params={"state": "failed"})
+            return [job["error"]["code"] for job in jobs.json()["items"]]
+
+        assert ["FILE_DELETED"] == await until(extracted)
+        assert 1 == len(await blobs(documents)), "only the content that was uploaded"
 
 
 async def test_a_cancelled_batch_ends_and_keeps_what_is_ready(start, held):
