@@ -203,6 +203,7 @@ def failure_group(
         "fingerprint": group.fingerprint,
         "capability": group.capability,
         "code": group.code,
+        "message": group.message,
         "count": group.size,
         "first_at": time(group.first_at),
         "last_at": time(group.last_at),

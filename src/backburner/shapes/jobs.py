@@ -263,6 +263,8 @@ class FailureGroup(TypedDict):
     fingerprint: str
     capability: str
     code: str
+    message: str
+    """The error message of the newest job, which is `sample_id`."""
     count: int
     first_at: Time
     last_at: Time

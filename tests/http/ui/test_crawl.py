@@ -96,4 +96,6 @@ async def test_no_role_is_shown_others_things_or_controls_that_it_may_not_use(
             if path in {f"jobs/{job}" for owner in sees for job in things[owner]}:
                 assert "There is no such job" not in page, (role, path)
     assert [] == odd
-    assert {"Cancel", "Retry", "Pause", "Drain"} <= seen, "they are shown to somebody"
+    assert {"Cancel", "Retry", "Fork", "Pause", "Drain"} <= seen, (
+        "they are shown to somebody"
+    )

@@ -42,6 +42,9 @@ class FailureGroup(NamedTuple):
     first_at: Instant
     last_at: Instant
     sample_id: str
+    """The newest of these jobs."""
+    message: str = ""
+    """The error message of that job."""
 
 
 class Retention(NamedTuple):

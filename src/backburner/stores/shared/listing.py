@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+import orjson
 import sqlalchemy as sa
 
 from backburner.domain.jobs.job import (
@@ -515,9 +516,24 @@ def failures(
     )
     rows = connection.execute(query).all()
     found = [FailureGroup(*group) for _, *group in rows]
-    if not rows or rows[0][0] < DEAD_REACH:
-        return found
-    return _with_older(connection, found, mine, limit)
+    if rows and rows[0][0] >= DEAD_REACH:
+        found = _with_older(connection, found, mine, limit)
+    return _explained(connection, found)
+
+
+def _explained(
+    connection: sa.Connection, groups: Sequence[FailureGroup]
+) -> list[FailureGroup]:
+    """Add the error message of each group's sample."""
+    samples = [group.sample_id for group in groups]
+    query = sa.select(c.id, c.error).where(c.id.in_(samples), c.error.is_not(None))
+    messages = {
+        job: str(orjson.loads(error)["message"])
+        for job, error in connection.execute(query)
+    }
+    return [
+        group._replace(message=messages.get(group.sample_id, "")) for group in groups
+    ]
 
 
 def _with_older(

@@ -224,6 +224,7 @@ class KeeperConformance(WithWorkers):
         )
         assert (NOON + SECOND, NOON + SECOND) == (greet.first_at, greet.last_at)
         assert greet.sample_id in {first.id, second.id}
+        assert "no" == greet.message
         assert other.id == groups["sing"].sample_id
         assert 1 == len(await store.failures(ANN, limit=1))
 

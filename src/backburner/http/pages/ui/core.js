@@ -100,15 +100,15 @@ export async function start() {
   try {
     const found = await api('/v1/me')
     if (found.needs_login) csrf = (await api('/v1/session')).csrf_token
-    me.value = found
+    batch(() => {
+      loginNotice.value = ''
+      me.value = found
+    })
     openStream()
   } catch (problem) {
-    if (problem.status === 401) endSession('')
-    else {
-      loginNotice.value = problem.message
-      me.value = null
-      if (problem.status === 0) setTimeout(start, 2000)
-    }
+    if (problem.status === 401) return endSession('')
+    loginNotice.value = `${problem.message} Trying again…`
+    setTimeout(start, 2000)
   }
 }
 

@@ -1,8 +1,11 @@
 // Incidents: dead letters grouped by cause, and a staged retry for each.
-import { html, Ago, api, go, may, money, number, sayProblem, useApi } from './core.js'
+import { html, address, Ago, api, go, may, money, number, sayProblem, useApi, useKeys } from './core.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, Name } from './parts.js'
+import { useRows } from './list.js'
 
 const isFailure = event => event.type === 'job.failed' || event.type === 'job.queued'
+
+const NONE = []
 
 /** Say whether all jobs of a group were looked at for its users and cost. */
 const isWhole = group => group.impact.jobs >= group.count
@@ -20,15 +23,20 @@ export function Incidents() {
       sayProblem(problem)
     }
   }
+  const groups = data?.items ?? NONE
+  const jobsOf = group => address('jobs', { state: 'failed', fingerprint: group.fingerprint })
+  const current = useRows(groups, group => go(jobsOf(group)), 'cause')
+  const canRetry = may('dead-letters:retry')
+  useKeys({ r: [() => (groups[current] && canRetry ? retry(groups[current]) : reload()), canRetry ? 'Retry the cause in stages' : 'Refresh'] })
   return html`<${Head} title="Incidents"><span class="faint" role="status">${data ? `${number(data.items.length)}${data.more ? '+' : ''} ${data.items.length === 1 ? 'cause' : 'causes'}` : ''}</span></${Head}>
     <${Failure} error=${error} retry=${reload} />
     ${data && !data.items.length && html`<${Empty} title="No job has failed permanently" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
     ${data?.items.length > 0 && html`<${Frame} label="Causes"><table>
       <thead><tr><th scope="col">Cause</th><th scope="col">Capability</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Users</th><th scope="col" class="number">Cost</th><th scope="col">First</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-      <tbody>${data.items.map(group => html`<tr key=${group.fingerprint}>
-        <td class="bad-text" dir="ltr"><strong>${inline(group.code, 80)}</strong></td><td><${Name} text=${group.capability} most=${60} /></td>
+      <tbody>${groups.map((group, at) => html`<tr key=${group.fingerprint} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
+        <td class="cause" dir="ltr"><strong class="bad-text">${inline(group.code, 80)}</strong><span class="faint" title=${inline(group.message, 1000)}>${inline(group.message, 160)}</span></td><td><${Name} text=${group.capability} most=${60} /></td>
         <td class="number">${number(group.count)}</td><td class="number">${group.impact ? `${number(group.impact.users)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="number">${group.impact ? `${money(group.impact.cost_usd)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="time"><${Ago} at=${group.first_at} /></td><td class="time"><${Ago} at=${group.last_at} /></td>
         <td><div class="actions"><a href=${`/ui/jobs/${group.sample_id}`}>Example</a>
-          <a href=${`/ui/jobs?state=failed&fingerprint=${encodeURIComponent(group.fingerprint)}`}>Jobs</a>
-          ${may('dead-letters:retry') && html`<button onClick=${() => retry(group)}>Retry in stages</button>`}</div></td></tr>`)}</tbody></table></${Frame}>`}`
+          <a href=${jobsOf(group)}>Jobs</a>
+          ${canRetry && html`<button onClick=${() => retry(group)}>Retry in stages</button>`}</div></td></tr>`)}</tbody></table></${Frame}>`}`
 }

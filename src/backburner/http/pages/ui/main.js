@@ -171,7 +171,8 @@ function Shell() {
 }
 
 function App() {
-  if (me.value === undefined) return html`<header class="top"><span class="brand">Backburner</span></header>`
+  if (me.value === undefined) return html`<header class="top"><span class="brand">Backburner</span></header>
+    ${loginNotice.value && html`<main><p class="notice warn" role="status">${loginNotice.value}</p></main>`}`
   return me.value ? html`<${Shell} key=${me.value.tenant + me.value.user} />` : html`<${Login} />`
 }
 

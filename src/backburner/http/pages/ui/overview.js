@@ -55,8 +55,9 @@ function Chart({ title, minutes, parts, write = number }) {
   const whole = one => parts.reduce((sum, [name]) => sum + one[name], 0)
   const peak = Math.max(...minutes.map(whole))
   const top = peak || 1
-  const recent = minutes.slice(-RECENT - 1, -1)
-  const rate = name => recent.reduce((sum, one) => sum + one[name], 0) / recent.length
+  // The minute that has begun counts as far as it has gone.
+  const elapsed = RECENT - 1 + (now.value % 60_000) / 60_000
+  const rate = name => minutes.slice(-RECENT).reduce((sum, one) => sum + one[name], 0) / elapsed
   return html`<figure class="card chart"><figcaption><strong>${title}</strong><span>${parts.map(([name, kind]) => html`<span class=${`mark ${kind}`}>${name} ${write(rate(name))}</span>`)}</span></figcaption>
     <svg viewBox=${`0 0 ${MINUTES * 4} 40`} preserveAspectRatio="none" aria-hidden="true">${minutes.map((one, place) => {
       let y = 40
@@ -90,7 +91,7 @@ function Attention({ oldest, groups, queues, workers, budgets, questions, webhoo
   if (workers && !workers.length) items.push(['No worker', html`Jobs wait until one is started. <a href="/ui/fleet">Fleet</a>`])
   if (waited > 60_000) items.push(['Long wait', html`The oldest queued job has waited <a href=${`/ui/jobs/${oldest.id}`}>${span(waited)}</a>.`])
   for (const group of groups.slice(0, 5))
-    items.push([inline(group.code, 60), html`${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} of <${Name} text=${group.capability} most=${50} />, last <${Ago} at=${group.last_at} />. <a href="/ui/incidents">Incidents</a>`])
+    items.push([inline(group.code, 60), html`${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} of <${Name} text=${group.capability} most=${50} />, last <${Ago} at=${group.last_at} />${group.message ? html`: <bdi class="faint">${inline(group.message, 120)}</bdi>` : '.'} <a href="/ui/incidents">Incidents</a>`])
   for (const queue of queues.filter(one => one.paused).slice(0, 5)) items.push(['Paused', html`The queue <${Name} text=${queue.name} most=${50} /> is paused. <a href="/ui/fleet">Fleet</a>`])
   for (const one of budgets.filter(one => Number(one.limit) > 0 && Number(one.left) <= (1 - NEAR) * Number(one.limit)).slice(0, 3)) {
     const end = projected(one, now.value)

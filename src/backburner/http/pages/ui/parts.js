@@ -90,7 +90,8 @@ export function Confirmation() {
   useEffect(() => {
     if (!asked) return
     dialog.current.showModal()
-    dialog.current.querySelector('.actions button:last-child').focus()
+    // Enter must not do at once what cannot be undone.
+    dialog.current.querySelector(`.actions button:${asked.danger ? 'first' : 'last'}-child`).focus()
   }, [asked])
   if (!asked) return null
   const answer = yes => {
