@@ -1,5 +1,7 @@
 """The page of one job, in a real browser."""
 
+import json
+
 import pytest
 
 from backburner.domain.jobs.job import Owner
@@ -124,6 +126,34 @@ async def test_steps_and_model_calls_stand_in_the_timeline(dashboard):
     await dashboard.check("job with steps")
 
 
+async def test_what_changes_no_state_ends_no_part_of_the_timeline(dashboard):
+    """*Before: what followed a new priority or a new step was missing.*"""
+    told = [
+        ("job.queued", 0, {}),
+        ("job.changed", 2, {"priority": 5}),
+        ("job.started", 5, {"attempt": 1}),
+        ("job.step.changed", 6, {"step": "draft", "unread": 2}),
+        ("job.succeeded", 9, {}),
+    ]
+    events = [
+        {"type": name, "at": f"2026-01-01T00:00:0{at}Z", "n": n, "data": data}
+        for n, (name, at, data) in enumerate(told, start=1)
+    ]
+    await dashboard.log_in(tenant="owls")
+    found = await dashboard.tab.evaluate(
+        "import(document.querySelector('link[href*=\"timeline.js\"]').href).then("
+        f"it => it.segments({json.dumps(events)}, {{state: 'succeeded'}}))"
+    )
+
+    spans = [(part["kind"], part["from"][-3:-1], part["to"][-3:-1]) for part in found]
+    assert [
+        ("queued", "00", "05"),
+        ("note", "02", "02"),
+        ("running", "05", "09"),
+        ("note", "06", "06"),
+    ] == spans
+
+
 async def test_a_job_is_forked_from_a_step_with_another_input(dashboard):
     job = await submit(dashboard, "ui.steps", {"title": "herons", "reader": "Ann"})
     await dashboard.log_in(tenant="owls")
@@ -147,6 +177,7 @@ async def test_a_job_is_forked_from_a_step_with_another_input(dashboard):
     await dashboard.check("job fork")
     await dashboard.click("Fork", "dialog button")
     await dashboard.shows(job, ".facts")
+    await dashboard.shows("with the results of 1 step", ".timeline")
     await dashboard.shows("succeeded", "h1")
     await dashboard.click("Output", "[role=tab]")
     await dashboard.shows("About herons, for Bob", "#panel")

@@ -1,5 +1,5 @@
 // The timeline of a job: every wait with its reason, every attempt, its steps and model calls.
-import { html, useEffect, exact, money, now, number, span, useApi } from './core.js'
+import { html, useEffect, Ago, exact, money, now, number, span, useApi } from './core.js'
 import { inline, LIVE, Name, State } from './parts.js'
 
 /** How many parts are shown, and how many steps and calls of each attempt. */
@@ -11,24 +11,35 @@ const POLL_MS = 2000 // a stored step has no event
 
 const ENDS = { succeeded: 'good', failed: 'bad', cancelled: 'bad', retrying: 'bad', stalled: 'bad' }
 
-/** Turn changes of state into segments: `{kind, label, from, to, note}`. */
+/** What happens to a job while its state stays: a line of its own, which ends nothing. */
+const NOTES = {
+  forked: ({ from, steps }) => `Forked from ${from}, with the results of ${steps} ${steps === 1 ? 'step' : 'steps'}`,
+  changed: ({ priority }) => `Priority changed to ${priority}`,
+  'step.changed': ({ step, unread }) => `The step ${step} has no stored result for this request; ${unread} stored ${unread === 1 ? 'result was' : 'results were'} not used yet`,
+}
+
+/** Turn events into segments: `{kind, label, from, to, note}`. */
 export function segments(events, job) {
   const found = []
+  let open = null
   for (const event of events) {
-    const last = found.at(-1)
     const name = event.type.slice(4)
-    if (last && !last.to) {
-      last.to = event.at
-      if (last.kind === 'running') {
-        last.tone = ENDS[name] || ''
-        last.note = event.data.error ? `${event.data.error.code}: ${event.data.error.message}` : name === 'succeeded' ? '' : name
+    if (NOTES[name]) {
+      found.push({ kind: 'note', label: NOTES[name](event.data), from: event.at, to: event.at, n: event.n })
+      continue
+    }
+    if (open) {
+      open.to = event.at
+      if (open.kind === 'running') {
+        open.tone = ENDS[name] || ''
+        open.note = event.data.error ? `${event.data.error.code}: ${event.data.error.message}` : name === 'succeeded' ? '' : name
       }
     }
     const next = segment(name, event)
-    if (next) found.push({ ...next, from: event.at, n: event.n })
+    open = next && { ...next, from: event.at, n: event.n }
+    if (open) found.push(open)
   }
-  const last = found.at(-1)
-  if (last && !last.to && !LIVE.has(job.state)) last.to = job.finished_at
+  if (open && !LIVE.has(job.state)) open.to = job.finished_at
   return found
 }
 
@@ -114,9 +125,11 @@ export function Timeline({ events, job }) {
   const shown = parts.length > PARTS ? [...parts.slice(0, PARTS / 3), ...parts.slice((-PARTS * 2) / 3)] : parts
   const at = text => (text ? Date.parse(text) : now.value)
   const start = at(shown[0].from)
-  const whole = Math.max(1, at(shown.at(-1).to) - start)
+  const end = Math.max(...shown.map(part => at(part.to)))
+  const whole = Math.max(1, end - start)
   return html`${shown.length < parts.length && html`<p class="faint">${parts.length - shown.length} parts in the middle are not shown.</p>`}
     <ol class="timeline">${shown.map(part => {
+      if (part.kind === 'note') return html`<li class="within" key=${part.n}><span class="kind">note</span><span class="what">${inline(part.label, 240)}</span><span class="span"><${Ago} at=${part.from} /></span></li>`
       const inner = part.kind === 'running' ? within(part.n, steps.data?.items ?? [], calls.data?.items ?? []) : []
       const kind = part.kind === 'running' ? part.tone || 'running' : part.kind === 'scheduled' ? 'wait' : ''
       return html`<li key=${part.n}><${State} of=${part.kind} />
