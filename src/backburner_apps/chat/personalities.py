@@ -22,7 +22,7 @@ MOST: Final = 1_000
 p = personalities.c
 _FIELDS = (
     *(p.id, p.name, p.system_prompt, p.model, p.temperature),
-    *(p.memory_limit, p.shared_memory),
+    *(p.memory_limit, p.shared_memory, p.created_at),
 )
 
 
@@ -38,6 +38,7 @@ class Personality(NamedTuple):
     """Maximum memories per user, or for all users if shared; `None`: no limit."""
     shared_memory: bool
     """Whether replies to a user may use the memories of all users of the tenant."""
+    created_at: int
 
     def wire(self) -> dict[str, Any]:
         """Return it as clients see it."""
@@ -69,6 +70,23 @@ def find(view: View, tenant: str, personality_id: str) -> Personality:
     if row is None:
         raise PersonalityNotFound(personality_id)
     return Personality(*row)
+
+
+def lock_shared(tx: Transaction, tenant: str, personality: Personality) -> bool:
+    """
+    Have the personality's deletion wait for this transaction's end.
+
+    Returns whether the personality still exists. If it was deleted and its id was used
+    again, it does not. On PostgreSQL this is the weakest lock for which a deletion
+    waits; other shared locks and changes of the personality do not wait for it.
+    """
+    query = sa.select(p.id).where(
+        p.tenant == tenant,
+        p.id == personality.id,
+        p.created_at == personality.created_at,
+    )
+    locking = query.with_for_update(read=True, key_share=True)
+    return tx.connection.execute(locking).first() is not None
 
 
 def listed(view: View, tenant: str) -> Sequence[Personality]:
@@ -111,11 +129,14 @@ def change(
 def delete(tx: Transaction, tenant: str, personality_id: str) -> None:
     """Delete a personality and its memories of all users."""
     find(tx, tenant, personality_id)
+    mine = p.tenant == tenant, p.id == personality_id
+    # First, because this waits for the transactions that have called `lock_shared`:
+    # the next statements delete what they stored.
+    if not tx.connection.execute(personalities.delete().where(*mine)).rowcount:
+        raise PersonalityNotFound(personality_id)
     for table in (memories, forgotten):
         theirs = table.c.tenant == tenant, table.c.personality == personality_id
         tx.connection.execute(table.delete().where(*theirs))
-    mine = p.tenant == tenant, p.id == personality_id
-    tx.connection.execute(personalities.delete().where(*mine))
 
 
 def _columns(

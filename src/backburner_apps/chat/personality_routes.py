@@ -160,12 +160,13 @@ class Service:
     ) -> Response:
         """Create a memory of the caller."""
         new = await read(request, NewMemory)
-        await self._find(caller, personality_id)
+        personality = await self._find(caller, personality_id)
         embedded = await self._embedded(request, caller, new.content)
         owner, memory_id = caller.owner, f"memory_{uuid4().hex}"
 
         def store(tx: Transaction) -> Memory:
-            personalities.find(tx, owner.tenant, personality_id)
+            if not personalities.lock_shared(tx, owner.tenant, personality):
+                raise PersonalityNotFound(personality_id)
             return memories.remember(
                 tx, memory_id, owner, personality_id, new.content, embedded
             )

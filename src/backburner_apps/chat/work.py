@@ -271,6 +271,8 @@ def _store(
 
     def store(tx: Transaction) -> None:
         _keep(tx, job.id, reply)
+        if not personalities.lock_shared(tx, job.owner.tenant, personality):
+            return  # it was deleted, with its memories, while the model wrote
         # A request from before the user's `/forget` stores no memory.
         if not memories.is_forgotten(tx, job.owner, personality.id, job.created_at):
             memories.remember(tx, job.id, job.owner, personality.id, content, embedded)

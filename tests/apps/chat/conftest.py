@@ -1,10 +1,13 @@
 """`chat` in one process or in several, over real databases."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.util import await_only
 
 from backburner import Ticket
 from backburner.domain.jobs.job import Submitted
@@ -13,12 +16,16 @@ from backburner_apps.chat import app as chat_app
 from backburner_apps.chat import generation, personalities
 from backburner_apps.chat.settings import ChatSettings
 from backburner_apps.chat.shapes import GenerateRequest, NewPersonality
-from tests.apps.process import Process, served, take
+from tests.apps.process import Process, served, take, until
 from tests.databases import each_store
 
 store_url = each_store
 ADA = NewPersonality(id="ada", name="Ada", system_prompt="You are Ada.")
 DATA = "data:audio/ogg;base64,T2dnUw=="
+HELD_UP = sa.text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND wait_event_type = 'Lock' AND query LIKE '%chat%'"
+)
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
 
@@ -48,6 +55,65 @@ class Chat(Process):
 
     async def make(self, new=ADA, tenant=LOCAL.tenant):
         await self.backburner.transact(lambda tx: personalities.create(tx, tenant, new))
+
+
+class Halt:
+    """A place where the first transaction that comes stops; on PostgreSQL only."""
+
+    def __init__(self):
+        self._reached, self._go = asyncio.Event(), asyncio.Event()
+
+    def _stop(self):
+        if not self._reached.is_set():
+            self._reached.set()
+            await_only(self._go.wait())
+
+    def before(self, function):
+        """Return a function that stops before it does anything."""
+
+        def halted(*args):
+            self._stop()
+            return function(*args)
+
+        return halted
+
+    def after(self, function):
+        """Return a function that stops when it has done everything."""
+
+        def halted(*args):
+            answer = function(*args)
+            self._stop()
+            return answer
+
+        return halted
+
+    async def cross(self, chat, first, second):
+        """
+        Begin `second` while the transaction of `first` stops; return both answers.
+
+        The transaction goes on when `second` has ended, or waits for a lock.
+        """
+
+        async def has_met():
+            return two.done() or await chat.backburner.read(_held_up)
+
+        async with asyncio.timeout(90):
+            one = asyncio.ensure_future(first)
+            await self._reached.wait()
+            two = asyncio.ensure_future(second)
+            await until(has_met)
+            self._go.set()
+            return await asyncio.gather(one, two)
+
+
+def _held_up(view):
+    return view.connection.execute(HELD_UP).scalar_one()
+
+
+@pytest.fixture
+def halt():
+    """A place where a transaction stops, so that another one can overtake it."""
+    return Halt()
 
 
 @pytest.fixture

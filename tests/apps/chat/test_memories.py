@@ -4,10 +4,11 @@ import pytest
 
 from backburner import Owner
 from backburner_apps.chat import memories as book
-from backburner_apps.chat import upkeep
+from backburner_apps.chat import personalities, upkeep
 from backburner_apps.chat.memories import Embedded
 from backburner_apps.chat.tables import erase as erase_rows
 from backburner_apps.chat.tables import forgotten, memories, requests, windows
+from tests.apps.chat.conftest import chatting
 from tests.apps.process import until
 
 ONE, TWO = {"X-User-Id": "one"}, {"X-User-Id": "two"}
@@ -142,6 +143,78 @@ async def test_a_reply_that_began_before_forget_is_not_remembered(start):
 
     await until(is_answered)
     assert [] == await chat.rows(memories)
+
+
+async def test_a_personality_deleted_while_the_model_writes_remembers_nothing(start):
+    """The reply arrives; a new personality with the id has no memory of it either."""
+    chat = await start()
+    await chat.make()
+    provider = chat.backburner._parts.providers.of("chat")[0]
+    answers, deleted = provider.chat, []
+
+    async def delete_and_answer(asked, hear=None):
+        gone = await chat.client.delete("/personalities/ada")
+        deleted.append(gone.status_code)
+        if len(deleted) == 2:
+            await chat.make()
+        return await answers(asked, hear)
+
+    provider.chat = delete_and_answer
+    one = await chat.generate("my dog is called Rex")
+    await chat.make()
+    two = await chat.generate("my cat is called Tom")
+
+    assert [200, 200, 204, 204] == [one.status_code, two.status_code, *deleted]
+    assert "Mock answer to: my dog is called Rex" == one.json()["content"]
+    assert [] == await chat.rows(memories)
+
+
+def replies(chat):
+    return chat.generate("my dog is called Rex")
+
+
+def writes(chat):
+    return chat.client.post(PLACE, json={"content": "the dog"})
+
+
+@pytest.mark.parametrize(("stores", "status"), [(replies, 200), (writes, 201)])
+async def test_a_deletion_waits_for_a_memory_that_is_being_stored(
+    migrated_url, monkeypatch, halt, stores, status
+):
+    monkeypatch.setattr(book, "remember", halt.before(book.remember))
+    async with chatting(migrated_url) as chat:
+        await chat.make()
+        delete = chat.client.delete("/personalities/ada")
+        stored, deleted = await halt.cross(chat, stores(chat), delete)
+
+        assert (status, 204) == (stored.status_code, deleted.status_code)
+        assert [] == await chat.rows(memories)
+
+
+@pytest.mark.parametrize(("stores", "status"), [(replies, 200), (writes, 404)])
+async def test_a_memory_waits_for_a_deletion_and_is_not_stored(
+    migrated_url, monkeypatch, halt, stores, status
+):
+    monkeypatch.setattr(personalities, "delete", halt.after(personalities.delete))
+    async with chatting(migrated_url) as chat:
+        await chat.make()
+        delete = chat.client.delete("/personalities/ada")
+        deleted, stored = await halt.cross(chat, delete, stores(chat))
+
+        assert (status, 204) == (stored.status_code, deleted.status_code)
+        assert [] == await chat.rows(memories)
+
+
+async def test_a_personality_that_another_one_deletes_is_not_found(
+    migrated_url, monkeypatch, halt
+):
+    monkeypatch.setattr(personalities, "delete", halt.after(personalities.delete))
+    async with chatting(migrated_url) as chat:
+        await chat.make()
+        twice = [chat.client.delete("/personalities/ada") for _ in range(2)]
+        deleted = await halt.cross(chat, *twice)
+
+        assert [204, 404] == [each.status_code for each in deleted]
 
 
 async def clean(chat):
