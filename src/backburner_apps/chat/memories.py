@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from backburner import Owner, Transaction, View
 from backburner.tables import insert
-from backburner_apps.chat import rows
+from backburner_apps.chat import personalities, rows
 from backburner_apps.chat.personalities import Personality
 from backburner_apps.chat.shapes import MAX_MEMORY, is_id
 from backburner_apps.chat.tables import forgotten, memories
@@ -107,6 +107,9 @@ def forget(tx: Transaction, owner: Owner, personality_id: str) -> int:
 
     Jobs that were submitted before this moment store no memory when they end.
     """
+    # Those that are being settled have stored theirs, or see the row below.
+    if not personalities.lock(tx, owner.tenant, personality_id):
+        return 0  # it was deleted, with its memories
     row = {"tenant": owner.tenant, "user": owner.user, "personality": personality_id}
     now = tx.now()
     new = insert(tx.connection, forgotten).values(**row, at=now)
@@ -120,7 +123,11 @@ def forget(tx: Transaction, owner: Owner, personality_id: str) -> int:
 
 
 def is_forgotten(view: View, owner: Owner, personality_id: str, since: int) -> bool:
-    """Return whether a user has sent `/forget` at or after the time `since`."""
+    """
+    Return whether a user has sent `/forget` at or after the time `since`.
+
+    The answer holds until the transaction's end after `personalities.lock_shared`.
+    """
     f = forgotten.c
     query = sa.select(f.at).where(
         f.tenant == owner.tenant,

@@ -74,11 +74,11 @@ def find(view: View, tenant: str, personality_id: str) -> Personality:
 
 def lock_shared(tx: Transaction, tenant: str, personality: Personality) -> bool:
     """
-    Have the personality's deletion wait for this transaction's end.
+    Have the personality's deletion and `/forget` wait for this transaction's end.
 
     Returns whether the personality still exists. If it was deleted and its id was used
-    again, it does not. On PostgreSQL this is the weakest lock for which a deletion
-    waits; other shared locks and changes of the personality do not wait for it.
+    again, it does not. On PostgreSQL this is the weakest lock for which those two
+    wait; other shared locks and changes of the personality do not wait for it.
     """
     query = sa.select(p.id).where(
         p.tenant == tenant,
@@ -87,6 +87,16 @@ def lock_shared(tx: Transaction, tenant: str, personality: Personality) -> bool:
     )
     locking = query.with_for_update(read=True, key_share=True)
     return tx.connection.execute(locking).first() is not None
+
+
+def lock(tx: Transaction, tenant: str, personality_id: str) -> bool:
+    """
+    Wait for the transactions that store memories, and have later ones wait for this.
+
+    Returns whether the personality exists.
+    """
+    query = sa.select(p.id).where(p.tenant == tenant, p.id == personality_id)
+    return tx.connection.execute(query.with_for_update()).first() is not None
 
 
 def listed(view: View, tenant: str) -> Sequence[Personality]:

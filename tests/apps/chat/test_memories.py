@@ -11,8 +11,26 @@ from backburner_apps.chat.tables import forgotten, memories, requests, windows
 from tests.apps.chat.conftest import chatting
 from tests.apps.process import until
 
+ME = Owner("default", "1")
 ONE, TWO = {"X-User-Id": "one"}, {"X-User-Id": "two"}
 PLACE = "/personalities/ada/memories"
+
+
+def forget(tx):
+    return book.forget(tx, ME, "ada")
+
+
+def replies(chat):
+    return chat.generate("my dog is called Rex")
+
+
+async def answered(chat):
+    """Wait until a reply is stored."""
+
+    async def is_stored():
+        return [row for row in await chat.rows(requests) if row.reply]
+
+    await until(is_stored)
 
 
 async def test_personalities_belong_to_the_tenant(start):
@@ -134,15 +152,46 @@ async def test_a_reply_that_began_before_forget_is_not_remembered(start):
     chat = await start(works=False)
     await chat.make()
     await chat.generate("my dog is called Rex", params="?wait=0")
-    me = Owner("default", "1")
-    await chat.backburner.transact(lambda tx: book.forget(tx, me, "ada"))
+    await chat.backburner.transact(forget)
     await chat.backburner.start_worker()
-
-    async def is_answered():
-        return [row for row in await chat.rows(requests) if row.reply]
-
-    await until(is_answered)
+    await answered(chat)
     assert [] == await chat.rows(memories)
+
+
+async def test_forget_waits_for_a_reply_that_is_being_stored(
+    migrated_url, monkeypatch, halt
+):
+    monkeypatch.setattr(book, "remember", halt.before(book.remember))
+    async with chatting(migrated_url) as chat:
+        await chat.make()
+        forgets = chat.backburner.transact(forget)
+        reply, deleted = await halt.cross(chat, replies(chat), forgets)
+
+        assert (200, 1) == (reply.status_code, deleted)
+        assert [] == await chat.rows(memories)
+
+
+async def test_a_reply_waits_for_forget_and_is_not_remembered(migrated_url, halt):
+    async with chatting(migrated_url, works=False) as chat:
+        await chat.make()
+        await chat.generate("my dog is called Rex", params="?wait=0")
+
+        async def reply():
+            await chat.backburner.start_worker()
+            await answered(chat)
+
+        forgets = chat.backburner.transact(halt.after(forget))
+        await halt.cross(chat, forgets, reply())
+        assert [] == await chat.rows(memories)
+        await chat.generate("and my cat Tom")
+        assert 1 == len(await chat.rows(memories))
+
+
+@pytest.mark.one_store
+async def test_forget_of_a_deleted_personality_leaves_no_row(start):
+    chat = await start(works=False)
+    assert 0 == await chat.backburner.transact(forget)
+    assert [] == await chat.rows(forgotten)
 
 
 async def test_a_personality_deleted_while_the_model_writes_remembers_nothing(start):
@@ -167,10 +216,6 @@ async def test_a_personality_deleted_while_the_model_writes_remembers_nothing(st
     assert [200, 200, 204, 204] == [one.status_code, two.status_code, *deleted]
     assert "Mock answer to: my dog is called Rex" == one.json()["content"]
     assert [] == await chat.rows(memories)
-
-
-def replies(chat):
-    return chat.generate("my dog is called Rex")
 
 
 def writes(chat):
