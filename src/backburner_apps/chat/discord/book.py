@@ -152,10 +152,14 @@ def mark_sent(
 
 
 def add_turns(tx: Transaction, interaction_id: str, reply: str, at: int) -> None:
-    """Store a message and its reply once, and delete the channel's oldest ones."""
-    query = sa.select(i.tenant, i.user, i.channel, i.message)
-    asked = tx.connection.execute(query.where(i.id == interaction_id)).one_or_none()
-    if asked is None:
+    """
+    Store a message and its reply once, and delete the channel's oldest ones.
+
+    Stores nothing if the user has given `/forget` since the message.
+    """
+    # Locked: `forget` waits and deletes what is stored here, or has marked it before.
+    asked = _locked(tx, interaction_id)
+    if asked is None or asked.forgotten:
         return
     messages = (("user", asked.message), ("assistant", reply))
     for position, (role, content) in enumerate(messages):
@@ -175,7 +179,13 @@ def add_turns(tx: Transaction, interaction_id: str, reply: str, at: int) -> None
 
 
 def forget(tx: Transaction, owner: Owner) -> None:
-    """Delete the messages of a user and the replies to them in all channels."""
+    """
+    Delete the messages of a user and the replies to them in all channels.
+
+    Replies that are being written do not become part of the history.
+    """
+    theirs = interactions.update().where(i.tenant == owner.tenant, i.user == owner.user)
+    tx.connection.execute(theirs.values(forgotten=True))
     mine = t.tenant == owner.tenant, t.user == owner.user
     tx.connection.execute(turns.delete().where(*mine))
 

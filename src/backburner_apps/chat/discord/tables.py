@@ -20,6 +20,7 @@ interactions = sa.Table(
     sa.Column("editing", sa.Boolean, nullable=False),
     sa.Column("final", sa.Text),
     sa.Column("sent", sa.Integer, nullable=False),
+    sa.Column("forgotten", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Index("ix_chat_discord_interactions_user", "tenant", "user"),
 )
 """
@@ -30,6 +31,8 @@ so it is here and not in the input of a job, which others may see.
 `shown` is the length of the last draft that was shown, and `editing` whether such an
 edit may be in progress. `final` is the first message of the finished reply and `sent`
 the number of its messages that Discord has accepted, both for the job's `generation`.
+`forgotten` is whether the user has given `/forget` since: then neither the message nor
+its reply is stored in `turns`.
 """
 
 turns = sa.Table(

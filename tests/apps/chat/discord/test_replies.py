@@ -16,7 +16,7 @@ from backburner_apps.chat.discord.replying import APOLOGY, EVERY
 from backburner_apps.chat.discord.tables import interactions, turns
 from backburner_apps.chat.shapes import MAX_BYTES
 from backburner_apps.chat.tables import memories
-from tests.apps.chat.discord.conftest import TENANT, told
+from tests.apps.chat.discord.conftest import TENANT, bot, told
 from tests.apps.chat.discord.fake import PATIENCE
 from tests.apps.chat.discord.payloads import CHANNEL, IMAGE, USER, a_command
 
@@ -362,6 +362,50 @@ async def test_forget_deletes_memories_and_turns_of_the_user_only(start, discord
     for table in (turns, memories):
         users = {row.user for row in await bot.chat.rows(table)}
         assert {"discord:77"} == users
+
+
+async def test_a_reply_that_is_being_written_is_forgotten_too(start, discord):
+    bot = await start()
+    pen = bot.author.pen("hi")
+    token = await bot.give(a_command(1, **HI))
+    pen.put_nowait("Once ")
+    await discord.until(lambda: drafts(discord, token))
+    told(await bot.send(a_command(2, name="forget", personality="fox")))
+    pen.put_nowait(None)
+    await discord.shows(token, "Once")
+    await bot.quiet()
+    for table in (turns, memories):
+        assert [] == await bot.chat.rows(table)
+
+    again = a_command(3, personality="fox", message="again")
+    await discord.shows(await bot.give(again), "Mock answer to: again")
+    asked = bot.author.chats[-1].messages
+    assert ["again"] == [each.text for each in asked if each.role != "system"]
+    assert 2 == len(await bot.chat.rows(turns))
+
+
+def remember(tx):
+    book.add_turns(tx, "1", "a reply", 1)
+
+
+def forget(tx):
+    book.forget(tx, OWNER)
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [(remember, forget), (forget, remember)],
+    ids=["reply-first", "forget-first"],
+)
+async def test_forget_and_a_reply_wait_for_each_other(
+    migrated_url, discord, halt, bodies
+):
+    async with bot(migrated_url, discord, works=False) as running:
+        await running.give(a_command(1, **HI))
+        first, second = bodies
+        transact = running.backburner.transact
+        await halt.cross(running.chat, transact(halt.after(first)), transact(second))
+        assert [] == await running.chat.rows(turns)
 
 
 @ONE
