@@ -48,7 +48,8 @@ class Connection:
         return {
             "method": ask.method,
             "url": ask.path,
-            "params": ask.params,
+            # An empty mapping would remove the query of the path.
+            "params": ask.params or None,
             "headers": ask.headers,
             "content": ask.content,
             "timeout": self._timeout + ask.wait,

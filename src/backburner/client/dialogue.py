@@ -347,8 +347,9 @@ class RequestPolicy:
 
     def retry(self, job_id: str, *, fresh: bool = False) -> Dialogue[Job]:
         """Queue a dead letter again; not repeated, as the job may fail in between."""
-        path = f"{job_path(job_id)}/retry" + ("?fresh=true" if fresh else "")
-        return self.ask(SendRequest("POST", path, is_repeatable=False))
+        path = f"{job_path(job_id)}/retry"
+        params = {"fresh": "true"} if fresh else {}
+        return self.ask(SendRequest("POST", path, params, is_repeatable=False))
 
     def fork(
         self, job_id: str, start: str | int, value: Any, *, dry_run: bool
@@ -358,7 +359,8 @@ class RequestPolicy:
         return self.ask(
             SendRequest(
                 "POST",
-                f"{job_path(job_id)}/fork" + ("?dry_run=true" if dry_run else ""),
+                f"{job_path(job_id)}/fork",
+                {"dry_run": "true"} if dry_run else {},
                 headers={"Content-Type": "application/json"},
                 content=json.dumps(body, allow_nan=False, default=_written),
                 is_repeatable=dry_run,
