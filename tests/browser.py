@@ -142,7 +142,8 @@ async def a_tab():
             executable_path=program(), args=OPTIONS
         )
         try:
-            page = await browser.new_page()
-            yield Tab(page, await page.context.new_cdp_session(page))
+            context = await browser.new_context()
+            page = await context.new_page()
+            yield Tab(page, await context.new_cdp_session(page))
         finally:
             await browser.close()

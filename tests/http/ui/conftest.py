@@ -46,9 +46,9 @@ class Dashboard:
         )
         return made.id, text
 
-    async def log_in(self, role="tenant-administrator", **more):
-        """Log in as a person does; return the key's id."""
-        key_id, text = await self.key(role, **more)
+    async def log_in(self, role="tenant-administrator", key=None, **more):
+        """Log in as a person does, with a new key of a role; return the key's id."""
+        key_id, text = key or await self.key(role, **more)
         # The former page is left first: it would ask once more, without its session.
         await self.tab.open("about:blank")
         await self.tab.send(

@@ -1,10 +1,13 @@
 """The list of jobs: filters, live rows, selection and bulk actions, in a browser."""
 
+import asyncio
+import re
 from datetime import UTC, datetime
 
 import pytest
 
 from backburner.domain.jobs.job import Owner
+from backburner.engine.access.keys import Actor, NewKey
 from backburner.engine.submit.submission import Options
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -31,6 +34,7 @@ async def test_filters_are_in_the_address_and_in_the_query_box(dashboard):
     await submit(dashboard, 3)
     await submit(dashboard, 2, "demo.echo", BOB, tags=["nightly"])
     await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs")
     await dashboard.tab.until(f"{ROWS} === 5")
     await dashboard.click("failed", ".chips button")
     await dashboard.tab.until(f"{ROWS} === 3 && location.search === '?state=failed'")
@@ -62,6 +66,7 @@ async def test_filters_are_in_the_address_and_in_the_query_box(dashboard):
 async def test_names_of_users_are_shown_as_text(dashboard):
     await submit(dashboard, 1, "ui.hostile", tags=["<b>bold</b>"])
     await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs")
     await dashboard.shows("<b>bold</b>", "table")
     await dashboard.shows("onerror", "table .why")
     await dashboard.shows("⟨202E⟩gnp.exe⟨001B⟩[31m", "table .why")
@@ -116,6 +121,7 @@ async def test_all_matching_jobs_are_cancelled_by_one_job(dashboard):
 
 async def test_a_role_sees_only_what_it_may_do_and_the_server_agrees(dashboard):
     await dashboard.log_in("tenant-operator", tenant="birds")
+    await dashboard.visit("jobs")
     await dashboard.tab.until(f"{ROWS} > 3")
     await dashboard.tab.click("tbody input")
     await dashboard.shows("1 selected")
@@ -126,3 +132,75 @@ async def test_a_role_sees_only_what_it_may_do_and_the_server_agrees(dashboard):
         "/v1/jobs/bulk", json=body, headers=dashboard.server.shown(text)
     )
     assert (403, "FORBIDDEN") == (refused.status_code, refused.json()["code"])
+
+
+async def test_who_may_change_nothing_is_offered_no_selection(dashboard):
+    made, text = await dashboard.server.backburner.keys.create(
+        NewKey("reader", frozenset({"jobs:read", "tenant:read"})), Actor("t", "birds")
+    )
+    await dashboard.log_in(key=(made.id, text))
+    await dashboard.visit("jobs")
+    await dashboard.tab.until(f"{ROWS} > 3")
+    await dashboard.tab.press("j")
+    await dashboard.tab.until(f"{CURRENT} === 0")
+    await dashboard.tab.press("x")
+    await dashboard.tab.press("?")
+    await dashboard.shows("Next job", "dialog")
+
+    help_text = await dashboard.tab.evaluate(
+        "document.querySelector('dialog').innerText"
+    )
+    assert "Select the job" not in help_text
+    assert "Retry" not in help_text
+    assert not await dashboard.tab.evaluate(
+        "document.querySelector('main input[type=checkbox]')"
+    )
+    assert 0 == await dashboard.tab.evaluate(PICKED)
+    await dashboard.tab.press("Escape")
+
+
+async def test_an_old_answer_does_not_replace_that_of_a_newer_filter(dashboard):
+    """*Before: the rows of the old filter came back under the new one.*"""
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs")
+    await dashboard.tab.until(f"{ROWS} > 3")
+    gate = asyncio.Event()
+
+    async def late(route):
+        await gate.wait()
+        await route.continue_()
+
+    old = re.compile(r"/v1/jobs\?.*state=failed")
+    await dashboard.tab.page.route(old, late)
+    await dashboard.click("failed", ".chips button")
+    await dashboard.tab.until("location.search === '?state=failed'")
+    await dashboard.click("failed", ".chips button")
+    await dashboard.click("succeeded", ".chips button")
+    only = f"{ROWS} > 0 && !document.querySelector('tbody .state:not(.succeeded)')"
+    await dashboard.tab.until(only)
+    async with dashboard.tab.page.expect_response(old):
+        gate.set()
+    await dashboard.tab.evaluate("new Promise(done => requestAnimationFrame(done))")
+    await dashboard.tab.page.unroute(old)
+
+    assert await dashboard.tab.evaluate(only)
+    assert "?state=succeeded" == await dashboard.tab.evaluate("location.search")
+
+
+async def test_the_current_row_stays_the_same_job(dashboard):
+    """*Before: a key acted on the job that came to the place of the former one.*"""
+    current = "document.querySelector('tr.current')?.dataset.id"
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs?queue=demo")
+    await dashboard.tab.until(f"{ROWS} > 3")
+    for _ in range(2):
+        await dashboard.tab.press("j")
+    chosen = await dashboard.tab.evaluate(current)
+    await submit(dashboard, 1, "demo.echo")
+    await dashboard.click("1 new: show")
+    await dashboard.tab.until(f"{CURRENT} === 2")
+    after = await dashboard.tab.evaluate(current)
+    await dashboard.tab.press("j")
+    await dashboard.tab.until(f"{CURRENT} === 3")
+
+    assert chosen == after

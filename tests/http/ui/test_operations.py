@@ -1,5 +1,6 @@
 """Overview, incidents and fleet, in a real browser."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -104,6 +105,29 @@ async def test_a_queue_is_paused_and_resumed(dashboard):
     assert "Fleet" not in await dashboard.tab.evaluate("document.body.innerText")
 
 
+async def enter_a_schedule(dashboard):
+    """Fill the form of a schedule; what was entered stays while the page reads anew."""
+    for name, text in (
+        ("name", "nightly"),
+        ("capability", "demo.echo"),
+        ("cron", "0 3 * * *"),
+    ):
+        # Not by the mouse: the list of capabilities may be over the next field.
+        field = f"document.querySelector('dialog [name={name}]')"
+        await dashboard.tab.evaluate(f"{field}.focus()")
+        await dashboard.tab.type(text)
+        assert text == await dashboard.tab.evaluate(f"{field}.value")
+    # A job that ends makes the page behind it read everything again.
+    ended = await dashboard.server.backburner.engine.submit(
+        "demo.echo", {}, Options(owner=ANN)
+    )
+    async with dashboard.tab.page.expect_response("**/v1/workers"):
+        await dashboard.server.backburner.engine.wait(ended.id, ANN, timeout=60)
+    assert "demo.echo" == await dashboard.tab.evaluate(
+        "document.querySelector('dialog [name=capability]').value"
+    )
+
+
 async def test_a_worker_is_drained_and_a_schedule_saved_and_run(dashboard):
     await dashboard.log_in("platform-administrator", tenant="default")
     await dashboard.visit("fleet")
@@ -116,16 +140,7 @@ async def test_a_worker_is_drained_and_a_schedule_saved_and_run(dashboard):
     )
     await dashboard.click("New schedule")
     await dashboard.tab.until("document.querySelector('dialog[open]')")
-    for name, text in (
-        ("name", "nightly"),
-        ("capability", "demo.echo"),
-        ("cron", "0 3 * * *"),
-    ):
-        # Not by the mouse: the list of capabilities may be over the next field.
-        field = f"document.querySelector('dialog [name={name}]')"
-        await dashboard.tab.evaluate(f"{field}.focus()")
-        await dashboard.tab.type(text)
-        assert text == await dashboard.tab.evaluate(f"{field}.value")
+    await enter_a_schedule(dashboard)
     await dashboard.check("schedule form")
     await dashboard.click("Save", "dialog button")
     await dashboard.shows("nightly", "[aria-label=Schedules]")
@@ -163,6 +178,10 @@ async def test_a_job_is_given_another_priority_and_started(dashboard):
     await dashboard.check("job change form")
     await dashboard.tab.click("dialog [name=priority]")
     await dashboard.tab.press("ArrowUp")
+    # What was entered stays while the page behind it changes.
+    since = "document.querySelector('.facts time').innerText"
+    shown = await dashboard.tab.evaluate(since)
+    await dashboard.tab.until(f"{since} !== {json.dumps(shown)}")
     await dashboard.click("Save", "dialog button")
     await dashboard.shows("Priority\n1", ".facts")
     await dashboard.click("Change")

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import re
+from datetime import timedelta
 
 import pytest
 
@@ -133,6 +134,7 @@ async def test_a_page_without_all_of_its_files_says_so(dashboard):
 async def test_a_revoked_key_leads_to_the_login_and_leaves_nothing(dashboard):
     key_id = await dashboard.log_in("user", user="ann")
     server = dashboard.server
+    await dashboard.visit("jobs")
     await dashboard.shows("0 in all")  # else the list may have the job from the start
     ann = Options(owner=Owner("acme", "ann"), tags=["plover"])
     await server.backburner.engine.submit("demo.echo", {}, ann)
@@ -142,6 +144,65 @@ async def test_a_revoked_key_leads_to_the_login_and_leaves_nothing(dashboard):
     await dashboard.shows("Your login has ended")
     assert "plover" not in await dashboard.tab.evaluate("document.body.innerText")
     assert not await dashboard.tab.evaluate("document.querySelector('table')")
+
+
+async def test_nobody_answers_a_question_that_was_put_to_another_login(dashboard):
+    """*Before: who logged in next was asked, with the focus on what cancels.*"""
+    key_id = await dashboard.log_in()
+    server = dashboard.server
+    later = Options(owner=Owner("acme", "1"), delay=timedelta(days=1))
+    job = await server.backburner.engine.submit("demo.echo", {}, later)
+    await dashboard.visit(f"jobs/{job.id}")
+    await dashboard.click("Cancel", "button.danger")
+    await dashboard.shows("Cancel this job?", "dialog")
+    await server.backburner.keys.revoke(key_id, Actor("t", "acme"))
+    await dashboard.shows("Your login has ended")
+    _, text = await dashboard.key("tenant-administrator")
+    await dashboard.tab.click("#key")
+    await dashboard.tab.type(text)
+    await dashboard.tab.press("Enter")
+    await dashboard.shows("scheduled", "h1")
+
+    assert not await dashboard.tab.evaluate("document.querySelector('dialog')")
+    dashboard.tab.messages.clear()  # the browser reports the 401
+    dashboard.tab.errors.clear()
+
+
+async def test_other_tabs_follow_a_logout_and_a_login(dashboard):
+    await dashboard.log_in("user", user="ann")
+    page = await dashboard.tab.page.context.new_page()
+    await page.goto(f"{dashboard.server.url}/ui/jobs")
+    await (
+        page.get_by_text("There are no jobs yet").or_(page.locator("table")).wait_for()
+    )
+    await dashboard.click("Log out")
+    await page.get_by_text("Log in to Backburner").wait_for()
+    _, text = await dashboard.key("tenant-administrator")
+    await dashboard.tab.click("#key")
+    await dashboard.tab.type(text)
+    await dashboard.tab.press("Enter")
+    await page.locator(".role", has_text="tenant-administrator").wait_for()
+    await page.close()
+
+
+async def test_a_platform_operator_acts_in_another_tenant(dashboard):
+    engine = dashboard.server.backburner.engine
+    owner = Owner("storks", "ann")
+    await engine.submit("demo.echo", {}, Options(owner=owner, tags=["nest"]))
+    await dashboard.log_in("platform-administrator", tenant="default")
+    await dashboard.visit("jobs?tag=nest")
+    await dashboard.shows("No job matches")
+    await dashboard.click("default", ".who button")
+    await dashboard.tab.page.locator("dialog [name=tenant]").fill("storks")
+    await dashboard.click("Enter", "dialog button")
+    await dashboard.shows("storks", ".who")
+    await dashboard.shows("nest", "table")
+    await dashboard.tab.reload()
+    await dashboard.shows("nest", "table")
+    await dashboard.click("Log out")
+    await dashboard.shows("Log in to Backburner")
+    await dashboard.log_in("tenant-administrator", tenant="acme")
+    await dashboard.shows("acme", ".who")
 
 
 async def test_pages_are_small_and_of_this_server_only():

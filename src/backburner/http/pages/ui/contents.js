@@ -1,12 +1,12 @@
 // Inputs and outputs: never more than is asked for.
-import { html, number, useEffect, useState } from './core.js'
+import { html, number, request, useEffect, useState } from './core.js'
 import { Copy, Failure, pretty, Text } from './parts.js'
 
 const CONTENT_MOST = 2_000_000
 
 /** Read at most `CONTENT_MOST` characters of an address. */
 export async function readSome(path) {
-  const response = await fetch(path)
+  const response = await request(path)
   if (!response.ok) throw new Error((await response.json().catch(() => ({}))).detail || 'The content cannot be read.')
   const size = Number(response.headers.get('content-length') || 0)
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()

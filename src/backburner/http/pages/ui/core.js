@@ -10,6 +10,8 @@ export {
   signal, computed, effect, batch, useSignal, useComputed,
 }
 
+const TENANT = 'backburner-tenant'
+
 // --- State of the page ---------------------------------------------------------------
 
 /** Who is logged in (`GET /v1/me`); null: nobody, undefined: not known yet. */
@@ -19,6 +21,23 @@ export const loginNotice = signal('')
 export const may = scope => Boolean(me.value?.scopes.includes(scope))
 
 let csrf = ''
+
+/** In which tenant a platform operator acts; empty: that of the key. Kept in this tab. */
+export const tenant = signal(stored(() => sessionStorage.getItem(TENANT)) ?? '')
+function stored(read) {
+  try {
+    return read()
+  } catch {
+    return null // without storage the choice lasts until the page is left
+  }
+}
+
+/** Act in another tenant from now on: everything is read anew. */
+export function enterTenant(name) {
+  tenant.value = name
+  stored(() => (name ? sessionStorage.setItem(TENANT, name) : sessionStorage.removeItem(TENANT)))
+  restart()
+}
 
 // --- The API -------------------------------------------------------------------------
 
@@ -35,6 +54,19 @@ export class Problem extends Error {
 /** How old an answer may be, in seconds, that is read because something happened. */
 export const AGE = 1
 
+/** Fetch something of this server; an answer that the login is over ends the session. */
+export async function request(path, options = {}) {
+  const whose = tenant.value && path.startsWith('/') ? { 'X-Tenant-Id': tenant.value } : {}
+  const response = await fetch(path, { ...options, headers: { ...options.headers, ...whose } })
+  if (response.status === 401 && me.value) endSession('Your login has ended. Log in again.')
+  return response
+}
+
+function leaveTenant() {
+  tenant.value = ''
+  stored(() => sessionStorage.removeItem(TENANT))
+}
+
 /**
  * Send a request; return what it answers as JSON, or throw a `Problem`.
  *
@@ -43,7 +75,7 @@ export const AGE = 1
 export async function api(path, { method = 'GET', body, signal: abort, age = 0 } = {}) {
   let response
   try {
-    response = await fetch(path, {
+    response = await request(path, {
       method,
       signal: abort,
       headers: {
@@ -59,7 +91,8 @@ export async function api(path, { method = 'GET', body, signal: abort, age = 0 }
   if (response.status === 204) return null
   const answer = await response.json().catch(() => null)
   if (response.ok) return answer
-  if (response.status === 401 && me.value) endSession('Your login has ended. Log in again.')
+  // Another tab has logged in meanwhile.
+  if (response.status === 403 && answer?.code === 'CSRF_REFUSED') restart()
   throw new Problem(response.status, answer)
 }
 
@@ -67,12 +100,26 @@ export async function api(path, { method = 'GET', body, signal: abort, age = 0 }
 export function endSession(notice) {
   csrf = ''
   remember(false)
-  closeStream()
+  leaveTenant()
+  forgetStream()
   batch(() => {
     me.value = null
+    toast.value = null
     loginNotice.value = notice
   })
 }
+
+/** Forget everything that was read, and begin anew with the login that is there now. */
+function restart() {
+  csrf = ''
+  forgetStream()
+  me.value = undefined
+  start()
+}
+
+// Other tabs have the same cookie: they must not act with what they know of the former one.
+const others = new BroadcastChannel('backburner-session')
+others.onmessage = restart
 
 // Whether this browser has logged in before: without it, nobody is asked in vain.
 const LOGIN = 'backburner-login'
@@ -107,6 +154,10 @@ export async function start() {
     openStream()
   } catch (problem) {
     if (problem.status === 401) return endSession('')
+    if (problem.status === 403 && tenant.value) {
+      leaveTenant()
+      return start()
+    }
     loginNotice.value = `${problem.message} Trying again…`
     setTimeout(start, 2000)
   }
@@ -122,6 +173,7 @@ export async function logIn(key) {
     me.value = found
   })
   openStream()
+  others.postMessage('in')
 }
 
 export async function logOut() {
@@ -129,6 +181,7 @@ export async function logOut() {
     await api('/v1/session', { method: 'DELETE' })
   } finally {
     endSession('')
+    others.postMessage('out')
   }
 }
 
@@ -171,6 +224,8 @@ addEventListener('click', event => {
 
 /** `connecting`, `live`, `lost` (reconnecting) or `paused` (the tab is hidden). */
 export const connection = signal('connecting')
+/** When something was received last, while the connection is lost. */
+export const lostAt = signal(null)
 /** Raised after every reconnect: views read again what they may have missed. */
 export const reconnected = signal(0)
 const listeners = new Set()
@@ -203,6 +258,13 @@ function closeStream() {
   stream = null
 }
 
+function forgetStream() {
+  closeStream()
+  cursor = null
+  heardAt = 0
+  lostAt.value = null
+}
+
 async function follow(mine) {
   let silence
   const isAlive = () => {
@@ -216,12 +278,15 @@ async function follow(mine) {
     const isFirst = cursor === null
     if (Date.now() - heardAt > LONG) cursor = null
     const headers = cursor === null ? {} : { 'Last-Event-ID': cursor }
-    const response = await fetch('/v1/events', { headers, signal: mine.signal })
-    if (response.status === 401) return endSession('Your login has ended. Log in again.')
+    const response = await request('/v1/events', { headers, signal: mine.signal })
+    if (response.status === 401) return
     if (!response.ok) throw new Error(String(response.status))
     isAlive()
     const wasLost = connection.value === 'lost' || !isFirst
-    connection.value = 'live'
+    batch(() => {
+      connection.value = 'live'
+      lostAt.value = null
+    })
     delay = 500
     if (wasLost) reconnected.value++
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
@@ -238,7 +303,10 @@ async function follow(mine) {
     throw new Error('ended')
   } catch {
     if (stream !== mine) return // closed on purpose
-    connection.value = 'lost'
+    batch(() => {
+      connection.value = 'lost'
+      lostAt.value ??= heardAt || Date.now()
+    })
     setTimeout(() => stream === mine && openStream(), delay)
     delay = Math.min(delay * 2, 10_000)
     // A stream that ends because its key was revoked only looks like a lost connection.
@@ -388,10 +456,11 @@ export function bounded(text, most) {
   return visible(cut)
 }
 
+const MARKS = /(\p{M}{4})\p{M}+/gu
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g
-/** Show control characters (ANSI, direction overrides) as their code points. */
+/** Show control characters (ANSI, direction overrides) as code points, and few marks on a letter. */
 export const visible = text =>
-  String(text).replace(HIDDEN, found => `⟨${found.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`)
+  String(text).replace(MARKS, '$1').replace(HIDDEN, found => `⟨${found.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`)
 
 // --- Messages ------------------------------------------------------------------------
 
@@ -423,6 +492,12 @@ export function useKeys(map) {
   }, [])
 }
 
+// A menu closes when something else is clicked, or by Escape.
+const closeMenus = event => {
+  for (const menu of document.querySelectorAll('details.menu[open]')) if (!menu.contains(event?.target)) menu.open = false
+}
+addEventListener('click', closeMenus)
+
 let prefix = ''
 let forgets
 addEventListener('keydown', event => {
@@ -433,6 +508,7 @@ addEventListener('keydown', event => {
     return
   }
   if (document.querySelector('dialog[open]') || !me.value) return
+  if (event.key === 'Escape') closeMenus()
   // Enter on something that has the focus is meant for it, not for the current row.
   if (event.key === 'Enter' && event.target.closest?.('a, button, summary, [role=button]')) return
   const name = prefix + event.key

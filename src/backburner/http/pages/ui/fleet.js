@@ -70,6 +70,8 @@ function Workers({ data, error, reload }) {
 
 const scheduleAt = name => `/v1/schedules/${name.split('/').map(encodeURIComponent).join('/')}`
 
+const MISSED = [['skip', 'skip them'], ['run_once', 'run once for all'], ['run_all', 'run all']]
+
 /** A form in a dialog that saves a schedule; `one` is the schedule to change. */
 function ScheduleForm({ one, close, reload }) {
   const dialog = useRef(null)
@@ -98,11 +100,11 @@ function ScheduleForm({ one, close, reload }) {
   return html`<dialog ref=${dialog} aria-labelledby="schedule-title" onClose=${close}><form onSubmit=${submit} class="form">
     <h2 id="schedule-title">${one ? `Change ${bounded(one.name, 60)}` : 'New schedule'}</h2>
     ${!one && html`<label>Name <input name="name" required maxlength="100" autocomplete="off" /></label>`}
-    <label>Capability <input name="capability" list="schedulable" required maxlength="200" autocomplete="off" value=${one?.capability ?? ''} /></label>
+    <label>Capability <input name="capability" list="schedulable" required maxlength="200" autocomplete="off" defaultValue=${one?.capability ?? ''} /></label>
     <datalist id="schedulable">${capabilities.data?.items.map(each => html`<option value=${each.name} />`)}</datalist>
-    <label>Cron <input name="cron" class="mono" required maxlength="100" placeholder="0 3 * * *" autocomplete="off" value=${one?.cron ?? ''} /></label>
-    <label>Time zone <input name="timezone" required maxlength="100" autocomplete="off" value=${one?.timezone ?? 'UTC'} /></label>
-    <label>Missed times <select name="missed" value=${one?.missed ?? 'skip'}><option value="skip">skip them</option><option value="run_once">run once for all</option><option value="run_all">run all</option></select></label>
+    <label>Cron <input name="cron" class="mono" required maxlength="100" placeholder="0 3 * * *" autocomplete="off" defaultValue=${one?.cron ?? ''} /></label>
+    <label>Time zone <input name="timezone" required maxlength="100" autocomplete="off" defaultValue=${one?.timezone ?? 'UTC'} /></label>
+    <label>Missed times <select name="missed">${MISSED.map(([value, text]) => html`<option value=${value} selected=${value === (one?.missed ?? 'skip')}>${text}</option>`)}</select></label>
     <label>Input (JSON) <textarea name="input" class="mono" rows="4">${one ? pretty(one.input) : '{}'}</textarea></label>
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button><button class="primary">Save</button></div>

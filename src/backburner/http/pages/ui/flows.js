@@ -141,7 +141,7 @@ function Graph({ flow, graph, picked, pick }) {
   const isHidden = graph.nodes.some(node => node.size > 1)
   return html`<div class="graph" ref=${frame} onWheel=${stop} onPointerDown=${event => event.target.closest('.frame') && stop()}>
     <div class="head"><h2>Graph</h2><span class="faint">${isHidden ? 'Similar steps share a box: select it to list them.' : ''}</span>
-      ${flow.state === 'running' && html`<label class="actions"><input type="checkbox" checked=${follows} onChange=${() => follow(!follows)} /> Follow running steps</label>`}</div>
+      ${html`<label class=${`actions ${flow.state === 'running' ? '' : 'ghost'}`}><input type="checkbox" checked=${follows} onChange=${() => follow(!follows)} /> Follow running steps</label>`}</div>
     <${Frame} label="Graph of the steps"><svg role="group" aria-label="Steps; the table below lists them" width=${width + 24} height=${height + 24} viewBox=${`-12 -12 ${width + 24} ${height + 24}`}>
       ${edges.map(edge => html`<path key=${`${edge.from}-${edge.to}`} class=${edge.lax ? 'lax' : ''} d=${edge.path} />`)}
       ${boxes.map(box => html`<${Node} key=${box.id} box=${box} node=${graph.nodes[box.id]} isPicked=${picked === box.id} pick=${() => pick(picked === box.id ? null : box.id)} />`)}
@@ -243,7 +243,7 @@ function Flow({ id }) {
     <${Head} title=${html`<${GroupState} one=${flow} /> Flow of ${plural(total, 'step')}`}><${Actions} kind="flows" one=${flow} failed=${counts.failed ?? 0} isLive=${flow.state === 'running'} reload=${reload} /></${Head}>
     <${Failure} error=${error} retry=${reload} />
     <div class="notice"><div class="grow"><${Shares} counts=${counts} label=${told(counts)} />
-      <p>${percent(ended(counts), total)} % ended · ${told(counts)}</p></div></div>
+      <p class="counts">${percent(ended(counts), total)} % ended · ${told(counts)}</p></div></div>
     <div class="card"><${Graph} flow=${flow} graph=${graph} picked=${chosen && picked.id} pick=${node => pick(node === null ? null : { id: node, size: total })} /></div>
     <div class="grid beside"><div><div class="card"><h2>Steps</h2>
       <${Steps} key=${chosen ? picked.id : 'all'} id=${id} node=${chosen ? picked.id : undefined} counts=${chosen ? chosen.counts : counts} isMine=${isMine}

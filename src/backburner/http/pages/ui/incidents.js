@@ -1,20 +1,22 @@
 // Incidents: dead letters grouped by cause, and a staged retry for each.
-import { html, address, Ago, api, go, may, money, number, sayProblem, useApi, useKeys } from './core.js'
+import { html, address, Ago, api, go, may, money, number, sayProblem, useKeys } from './core.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, Name } from './parts.js'
-import { useRows } from './list.js'
+import { Fresh, useList, useRows } from './list.js'
 
 const isFailure = event => event.type === 'job.failed' || event.type === 'job.queued'
 
-const NONE = []
+const idOf = group => group.fingerprint
 
 /** Say whether all jobs of a group were looked at for its users and cost. */
 const isWhole = group => group.impact.jobs >= group.count
 
 export function Incidents() {
-  const { data, error, reload } = useApi('/v1/dead-letters?limit=100&impact=true', { live: 3000, when: isFailure })
+  // What is new waits behind a button: no other cause may come under the pointer.
+  const list = useList('/v1/dead-letters?limit=100&impact=true', { live: 3000, when: isFailure, idOf })
   const retry = async group => {
     const title = `Retry ${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} in stages?`
-    const text = 'One job is retried first, then ten, then all. The retry stops if more than half of the jobs of a stage fail again.'
+    const cause = `${group.code} of ${group.capability}${group.message ? `: “${inline(group.message, 160)}”` : ''}.`
+    const text = `${cause} One job is retried first, then ten, then all. The retry stops if more than half of the jobs of a stage fail again.`
     if (!(await confirmed(title, text, 'Start the staged retry'))) return
     try {
       const body = { action: 'retry', staged: true, where: { fingerprint: group.fingerprint } }
@@ -23,20 +25,20 @@ export function Incidents() {
       sayProblem(problem)
     }
   }
-  const groups = data?.items ?? NONE
+  const groups = list.rows
   const jobsOf = group => address('jobs', { state: 'failed', fingerprint: group.fingerprint })
-  const current = useRows(groups, group => go(jobsOf(group)), 'cause')
+  const current = useRows(groups, group => go(jobsOf(group)), 'cause', idOf)
   const canRetry = may('dead-letters:retry')
-  useKeys({ r: [() => (groups[current] && canRetry ? retry(groups[current]) : reload()), canRetry ? 'Retry the cause in stages' : 'Refresh'] })
-  return html`<${Head} title="Incidents"><span class="faint" role="status">${data ? `${number(data.items.length)}${data.more ? '+' : ''} ${data.items.length === 1 ? 'cause' : 'causes'}` : ''}</span></${Head}>
-    <${Failure} error=${error} retry=${reload} />
-    ${data && !data.items.length && html`<${Empty} title="No job has failed permanently" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
-    ${data?.items.length > 0 && html`<${Frame} label="Causes"><table>
+  useKeys({ r: [() => (groups[current] && canRetry && !groups[current].isGone ? retry(groups[current]) : list.reload()), canRetry ? 'Retry the cause in stages' : 'Refresh'] })
+  return html`<${Head} title="Incidents"><span class="faint" role="status">${list.isRead ? `${number(groups.length)}${groups.length < 100 ? '' : '+'} ${groups.length === 1 ? 'cause' : 'causes'}` : ''}</span><${Fresh} list=${list} /></${Head}>
+    <${Failure} error=${list.error} retry=${list.reload} />
+    ${list.isRead && !groups.length && !list.error && html`<${Empty} title="No job has failed permanently" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
+    ${groups.length > 0 && html`<${Frame} label="Causes"><table>
       <thead><tr><th scope="col">Cause</th><th scope="col">Capability</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Users</th><th scope="col" class="number">Cost</th><th scope="col">First</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${groups.map((group, at) => html`<tr key=${group.fingerprint} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
         <td class="cause" dir="ltr"><strong class="bad-text">${inline(group.code, 80)}</strong><span class="faint" title=${inline(group.message, 1000)}>${inline(group.message, 160)}</span></td><td><${Name} text=${group.capability} most=${60} /></td>
-        <td class="number">${number(group.count)}</td><td class="number">${group.impact ? `${number(group.impact.users)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="number">${group.impact ? `${money(group.impact.cost_usd)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="time"><${Ago} at=${group.first_at} /></td><td class="time"><${Ago} at=${group.last_at} /></td>
+        <td class="number">${group.isGone ? html`<span class="faint">cleared</span>` : number(group.count)}</td><td class="number">${group.impact ? `${number(group.impact.users)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="number">${group.impact ? `${money(group.impact.cost_usd)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="time"><${Ago} at=${group.first_at} /></td><td class="time"><${Ago} at=${group.last_at} /></td>
         <td><div class="actions"><a href=${`/ui/jobs/${group.sample_id}`}>Example</a>
           <a href=${jobsOf(group)}>Jobs</a>
-          ${canRetry && html`<button onClick=${() => retry(group)}>Retry in stages</button>`}</div></td></tr>`)}</tbody></table></${Frame}>`}`
+          ${canRetry && !group.isGone && html`<button onClick=${() => retry(group)}>Retry in stages</button>`}</div></td></tr>`)}</tbody></table></${Frame}>`}`
 }

@@ -1,12 +1,13 @@
 // One job: why it waits, what it did, what came of it, and what can be done with it.
 import {
-  html, useEffect, useRef, useState, Ago, api, bounded, exact, go, may, me, money, now, number, say, sayProblem, span,
+  html, useEffect, useRef, useState, address, Ago, api, bounded, exact, go, may, me, money, now, number, route, say, sayProblem, span,
   useApi, useEvents, useKeys,
 } from './core.js'
 import { confirmed, Copy, Failure, Frame, Head, Icon, inline, LIVE, Meter, Name, State, Text } from './parts.js'
 import { TEXT_KEPT, useWritten } from './written.js'
 import { Content, readSome } from './contents.js'
 import { ForkForm } from './fork.js'
+import { lastJobs } from './jobs.js'
 import { Timeline } from './timeline.js'
 
 const EVENTS_SHOWN = 200
@@ -68,11 +69,14 @@ const quoted = text => `'${text.replaceAll("'", `'\\''`)}'`
 function commands(job, input) {
   const value = JSON.stringify(input)
   const body = JSON.stringify({ capability: job.capability, input, ...(job.tags.length ? { tags: job.tags } : {}), ...(Object.keys(job.metadata).length ? { metadata: job.metadata } : {}) })
+  const named = Object.entries(job.metadata)
+  const more = [job.tags.length && `tags=${JSON.stringify(job.tags)}`, named.length && `metadata=${JSON.stringify(job.metadata)}`].filter(Boolean)
+  const flags = [...job.tags.map(tag => `--tag ${quoted(tag)}`), ...named.map(([name, text]) => `--metadata ${quoted(`${name}=${text}`)}`)]
   const header = me.value.needs_login ? ` \\\n  -H "Authorization: Bearer $BACKBURNER_API_KEY"` : ''
   return {
     curl: `curl ${location.origin}/v1/jobs${header} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}`,
-    Python: `import json\n\nfrom backburner.client import Client\n\nwith Client(${JSON.stringify(location.origin)}) as client:\n    job = client.submit(${JSON.stringify(job.capability)}, json.loads(${JSON.stringify(value)}))\n`,
-    CLI: `backburner submit ${quoted(job.capability)} ${quoted(value)} --url ${location.origin} --wait`,
+    Python: `import json\n\nfrom backburner.client import Client\n\nwith Client(${JSON.stringify(location.origin)}) as client:\n    job = client.submit(${[JSON.stringify(job.capability), `json.loads(${JSON.stringify(value)})`, ...more].join(', ')})\n`,
+    CLI: `backburner submit ${[quoted(job.capability), quoted(value), ...flags].join(' ')} --url ${location.origin} --wait`,
   }
 }
 
@@ -97,6 +101,34 @@ function CopyAs({ job }) {
 
 const TABS = ['Timeline', 'Input', 'Output', 'Steps', 'Events']
 
+/** Go to the tab beside it by the arrow keys. */
+function moveTab(event) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key]
+  if (!step) return
+  const tabs = [...event.currentTarget.children]
+  const next = tabs[(tabs.indexOf(document.activeElement) + step + tabs.length) % tabs.length]
+  next.focus()
+  next.click()
+}
+
+/** What a job does now, or how it ended: one line that is always there, so that nothing jumps. */
+function Now({ job, told, why }) {
+  const isLive = LIVE.has(job.state)
+  const error = job.error && job.state !== 'succeeded' && job.error.code !== 'SNOOZED' ? job.error : null
+  const since = job.started_at ? span((job.finished_at ? Date.parse(job.finished_at) : now.value) - Date.parse(job.started_at)) : null
+  const whole = span((job.finished_at ? Date.parse(job.finished_at) : now.value) - Date.parse(job.created_at))
+  const last = error && html` Last error: <bdi title=${inline(error.message, 2000)}>${bounded(error.code, 80)}: ${inline(error.message, 300)}</bdi>`
+  const look = job.state === 'failed' ? 'bad' : isLive && job.state !== 'running' ? 'warn' : ''
+  const isBulk = job.capability === 'backburner.bulk'
+  const progress = told?.total > 0 && html`${Math.round((100 * told.done) / told.total)} %${told.message ? ` · ${inline(told.message, 200)}` : ''}`
+  const said = job.state === 'failed' ? html`<strong>${bounded(error?.code ?? 'failed', 80)}</strong> ${inline(error?.message ?? '', 2000)}`
+    : progress && (isBulk || job.state === 'running') ? progress : job.state === 'running' ? html`Runs since ${since}.`
+      : isLive ? html`<strong>Why it waits:</strong> ${why?.reason ? html`${inline(why.detail, 400)} ${why.until && html`Until <${Ago} at=${why.until} />.`}` : 'not known yet.'}${last}`
+        : html`${job.state === 'succeeded' ? 'Succeeded' : 'Cancelled'} ${whole} after it was submitted${since ? `, ${since} after its last start` : ''}.${error ? html` <bdi>${inline(error.message, 300)}</bdi>` : ''}`
+  return html`<div class=${`notice now ${look} ${isLive ? 'live' : ''}`}><div class="grow"><p dir="ltr">${said}</p>
+    ${progress && (isBulk || job.state === 'running') && html`<${Meter} value=${told.done} most=${told.total} label="Progress" />`}</div></div>`
+}
+
 const CHANGEABLE = new Set(['blocked', 'scheduled', 'queued', 'waiting'])
 const TIMED = new Set(['scheduled', 'queued'])
 
@@ -104,7 +136,9 @@ const TIMED = new Set(['scheduled', 'queued'])
 const localTime = at => new Date(Date.parse(at) - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
 
 /** A form in a dialog that changes the priority and the start time of a job. */
-function ChangeForm({ job, path, close, reload }) {
+function ChangeForm({ job: latest, path, close, reload }) {
+  // As it was when the form was opened: what somebody enters is not replaced.
+  const [job] = useState(latest)
   const dialog = useRef(null)
   const [error, setError] = useState('')
   useEffect(() => dialog.current.showModal(), [])
@@ -127,8 +161,8 @@ function ChangeForm({ job, path, close, reload }) {
   const isTimed = TIMED.has(job.state) && !job.wait
   return html`<dialog ref=${dialog} aria-labelledby="change-title" onClose=${close}><form onSubmit=${submit} class="form">
     <h2 id="change-title">Change this job</h2>
-    <label>Priority (9 runs first) <input name="priority" type="number" min="0" max="9" required value=${job.priority} /></label>
-    ${isTimed && html`<label>Not before <input name="at" type="datetime-local" value=${before} /></label>`}
+    <label>Priority (9 runs first) <input name="priority" type="number" min="0" max="9" required defaultValue=${job.priority} /></label>
+    ${isTimed && html`<label>Not before <input name="at" type="datetime-local" defaultValue=${before} /></label>`}
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button>
       ${isTimed && job.state === 'scheduled' && html`<button type="button" onClick=${() => send({ run_at: null })}>Start now</button>`}
@@ -143,7 +177,6 @@ export function Job({ id }) {
   const changes = useApi(`${path}/history?changes=true&limit=500`, { live: 300, when: isMine })
   const waits = job && LIVE.has(job.state) && job.state !== 'running'
   const why = useApi(waits ? `${path}/waiting` : null, { live: 3000 })
-  const [tab, setTab] = useState('Timeline')
   const [progress, setProgress] = useState(null)
   const [changing, setChanging] = useState(false)
   const [forking, setForking] = useState(null)
@@ -172,7 +205,7 @@ export function Job({ id }) {
   useKeys({
     r: [() => canRetry && retry(), 'Retry the job'],
     f: [() => canFork && setForking(1), 'Fork the job'],
-    k: [() => go('/ui/jobs'), 'Back to the jobs'],
+    k: [() => go(lastJobs.value), 'Back to the jobs'],
   })
 
   if (error && !job) return error.status === 404
@@ -180,9 +213,10 @@ export function Job({ id }) {
     : html`<h1 tabindex="-1">Job</h1><${Failure} error=${error} retry=${reload} />`
   if (!job) return html`<h1 tabindex="-1" class="mono">${bounded(id, 60)}</h1>`
   const told = (isLive && progress) || job.progress
+  const tab = TABS.includes(route.value.query.tab) ? route.value.query.tab : TABS[0]
+  const setTab = name => go(address(`jobs/${job.id}`, name === TABS[0] ? {} : { tab: name }), { replace: true })
   const attempts = job.attempts || []
-  const result = job.capability === 'backburner.bulk'
-  return html`<p class="faint"><a href="/ui/jobs">Jobs</a> / <span class="mono">${bounded(job.id, 60)}</span> <${Copy} text=${job.id} label="" name="the id" /></p>
+  return html`<p class="faint"><a href=${lastJobs.value}>Jobs</a> / <span class="mono">${bounded(job.id, 60)}</span> <${Copy} text=${job.id} label="" name="the id" /></p>
     <${Head} title=${html`<${State} of=${job.state} /> <${Name} text=${job.capability} most=${80} />`}>
       ${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry</button>`}
       ${canChange && html`<button onClick=${() => setChanging(true)}>Change</button>`}
@@ -192,14 +226,11 @@ export function Job({ id }) {
     </${Head}>
     ${changing && html`<${ChangeForm} job=${job} path=${path} close=${() => setChanging(false)} reload=${reload} />`}
     ${forking && html`<${ForkForm} job=${job} start=${forking} close=${() => setForking(null)} />`}
-    ${told?.total > 0 && (isLive || result) && html`<div class="notice"><div class="grow"><${Meter} value=${told.done} most=${told.total} label="Progress" />
-      <p>${Math.round((100 * told.done) / told.total)} %${told.message ? ` · ${inline(told.message, 200)}` : ''}</p></div></div>`}
-    ${waits && why.data?.reason && html`<div class="notice warn" role="status"><p><strong>Why it waits:</strong> ${inline(why.data.detail, 400)} ${why.data.until && html`Until <${Ago} at=${why.data.until} />.`}</p></div>`}
-    ${job.error && job.state !== 'succeeded' && html`<div class=${`notice ${job.state === 'failed' ? 'bad' : ''}`}><p dir="ltr"><strong>${bounded(job.error.code, 80)}</strong> ${inline(job.error.message, 2000)}</p></div>`}
-    ${text.text && isLive && html`<div class="card writing"><h2>Text so far</h2>${text.skipped > 0 && html`<p class="faint">The first ${number(text.skipped)} characters are not shown.</p>`}
+    <${Now} job=${job} told=${told} why=${waits && why.data} />
+    ${text.text && html`<div class="card writing"><h2>${isLive ? 'Text so far' : 'Text'}</h2>${text.skipped > 0 && html`<p class="faint">The first ${number(text.skipped)} characters are not shown.</p>`}
       <${Text} text=${text.text} label="Text so far" start=${TEXT_KEPT} /></div>`}
     <div class="grid"><div><div class="card">
-      <div class="tabs" role="tablist">${TABS.map(name => html`<button role="tab" id=${`tab-${name}`} aria-selected=${tab === name} aria-controls="panel" onClick=${() => setTab(name)}>${name}</button>`)}</div>
+      <div class="tabs" role="tablist" onKeyDown=${moveTab}>${TABS.map(name => html`<button role="tab" id=${`tab-${name}`} aria-selected=${tab === name} tabindex=${tab === name ? 0 : -1} aria-controls="panel" onClick=${() => setTab(name)}>${name}</button>`)}</div>
       <div role="tabpanel" id="panel" aria-labelledby=${`tab-${tab}`}>${
         tab === 'Timeline' ? html`<${Timeline} events=${changes.data?.items ?? []} job=${job} />`
           : tab === 'Input' ? html`<${Content} path=${`${path}/input`} label="input" name=${`${job.id}-input.json`} hidden=${!isOwn} />`

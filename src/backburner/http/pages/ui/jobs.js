@@ -1,7 +1,7 @@
 // Jobs: filters in the address, one query box, selection, bulk actions.
 import {
   html, useEffect, useRef, useState, useSignal, address, Ago, api, batch, exact, go, may, me, money, now, number, reconnected, route, say,
-  sayProblem, span, throttled, useEvents, useKeys, bounded,
+  sayProblem, signal, span, throttled, useApi, useEvents, useKeys, bounded,
 } from './core.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, LIVE, Name, State, STATES } from './parts.js'
 
@@ -9,7 +9,9 @@ const FIELDS = ['state', 'capability', 'queue', 'tag', 'user', 'since', 'until',
 const PAGE = 50
 const SPAN = /^(\d+)(s|m|min|h|d|w)$/
 const SIZES = { s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
-const COMMAND = `backburner submit demo.echo '{"hello": "world"}'`
+
+/** Where the list of jobs was left: its filters. */
+export const lastJobs = signal('/ui/jobs')
 
 // --- The query box: `state:failed queue:mail since:2h` --------------------------------
 
@@ -54,6 +56,21 @@ function asked(query) {
   return sent
 }
 
+// --- No jobs: the one command to get started ---------------------------------------------
+
+const SAMPLE = 'demo.echo'
+const isSample = one => !one.name.startsWith('backburner.') && one.name !== 'webhook.deliver'
+
+/** How to submit a first job to this server, of a capability that it has. */
+export function NoJobs() {
+  const { data } = useApi('/v1/capabilities')
+  if (!data) return null
+  const names = data.items.filter(isSample).map(one => one.name)
+  const name = names.includes(SAMPLE) ? SAMPLE : names[0]
+  const command = name ? `backburner submit ${name} '${name === SAMPLE ? '{"hello": "world"}' : '{}'}' --url ${location.origin}` : 'backburner serve --dev --app MODULE:APP'
+  return html`<${Empty} title="There are no jobs yet" command=${name && !may('jobs:write') ? undefined : command}>${name ? 'Submit one, and it appears here.' : 'The server has no capabilities: start it with an application.'}</${Empty}>`
+}
+
 // --- Rows -----------------------------------------------------------------------------
 
 const STATE_AFTER = {
@@ -75,7 +92,7 @@ function after(row, event) {
 }
 
 const waited = job => (job.started_at ? Date.parse(job.started_at) : job.finished_at ? Date.parse(job.finished_at) : now.value) - Date.parse(job.created_at)
-const ran = job => (job.started_at ? (job.finished_at ? Date.parse(job.finished_at) : now.value) - Date.parse(job.started_at) : null)
+const ran = job => (job.started_at && (job.state === 'running' || !LIVE.has(job.state)) ? (job.finished_at ? Date.parse(job.finished_at) : now.value) - Date.parse(job.started_at) : null)
 
 function reason(job) {
   if (job.error && job.state !== 'succeeded') return `${job.error.code}: ${job.error.message}`
@@ -84,10 +101,11 @@ function reason(job) {
   return ''
 }
 
-function Row({ job, isCurrent, isPicked, pick, seesTenant }) {
+function Row({ job, isCurrent, isPicked, isDrifted, pick, seesTenant }) {
   const why = reason(job)
-  return html`<tr class=${`${isCurrent ? 'current ' : ''}${isPicked ? 'picked' : ''}`} data-id=${job.id} aria-current=${isCurrent ? 'true' : undefined}>
-    <td><input type="checkbox" checked=${isPicked} aria-label=${`Select ${job.id}`} onChange=${pick} /></td>
+  const look = [isCurrent && 'current', isPicked && 'picked', isDrifted && 'drifted'].filter(Boolean).join(' ')
+  return html`<tr class=${look} data-id=${job.id} aria-current=${isCurrent ? 'true' : undefined} title=${isDrifted ? 'It no longer matches the filter' : undefined}>
+    ${pick && html`<td><input type="checkbox" checked=${isPicked} aria-label=${`Select ${job.id}`} onClick=${event => pick(event.shiftKey)} /></td>`}
     <td><${State} of=${job.state} /></td>
     <td class="what"><div class="line"><a href=${`/ui/jobs/${job.id}`}><${Name} text=${job.capability} most=${60} /></a>
       ${job.tags.slice(0, 2).map(tag => html`<span class="tag small"><${Name} text=${tag} most=${24} /></span>`)}</div>
@@ -123,7 +141,7 @@ export function Jobs() {
   const text = write(query)
   const [list, setList] = useState({ key: null, rows: [], next: null, error: null, fresh: 0 })
   const [count, setCount] = useState(null)
-  const [current, setCurrent] = useState(-1)
+  const [currentId, setCurrent] = useState(null)
   const picked = useSignal(new Set())
   const isAll = useSignal(false)
   const [complaint, complain] = useState('')
@@ -132,12 +150,16 @@ export function Jobs() {
   const path = address('', asked(query)).slice(4)
   const wrong = problemOf(query)
   const key = text + query.cursor
+  // Answers may overtake each other: only that of the latest request counts.
+  const asks = useRef({ list: 0, count: 0 })
 
   const load = useRef(null)
   load.current = async ({ replace = true } = {}) => {
     if (wrong) return
+    const mine = ++asks.current.list
     try {
       const page = await readPage(path, query.cursor)
+      if (mine !== asks.current.list) return
       setList(was => {
         if (replace || was.key !== key) return { key, rows: page.items, next: page.next_cursor, error: null, fresh: 0 }
         // What is shown stays in its place; what is new waits behind a button.
@@ -146,11 +168,16 @@ export function Jobs() {
         return { ...was, error: null, rows: was.rows.map(job => found.get(job.id) ?? job), fresh: page.items.filter(job => !shown.has(job.id)).length }
       })
     } catch (error) {
-      if (error.name !== 'AbortError') setList(was => ({ ...was, key, error }))
+      if (mine === asks.current.list) setList(was => ({ ...was, key, error }))
     }
   }
   const recount = useRef(null)
-  recount.current = () => wrong || api(`/v1/jobs/count${withoutSort(path)}`).then(setCount, () => setCount(null))
+  recount.current = () => {
+    if (wrong) return
+    const mine = ++asks.current.count
+    const set = found => mine === asks.current.count && setCount(found)
+    api(`/v1/jobs/count${withoutSort(path)}`).then(set, () => set(null))
+  }
   const soon = useRef(null)
   soon.current ??= throttled(() => { load.current({ replace: false }); recount.current() }, 2000)
   const apply = useRef(null)
@@ -163,7 +190,10 @@ export function Jobs() {
   useEffect(() => {
     picked.value = new Set()
     isAll.value = false
-    setCurrent(-1)
+    last.current = null
+    setCurrent(null)
+    setCount(null)
+    lastJobs.value = location.pathname + location.search
     complain(wrong)
     load.current()
     recount.current()
@@ -182,6 +212,8 @@ export function Jobs() {
   })
 
   const rows = list.rows
+  const isStale = list.key !== null && list.key !== key
+  const current = rows.findIndex(job => job.id === currentId)
   const show = filters => go(address('jobs', filters))
   const submit = event => {
     event.preventDefault()
@@ -198,9 +230,14 @@ export function Jobs() {
     states.has(name) ? states.delete(name) : states.add(name)
     show({ ...without(query, 'cursor'), state: STATES.filter(state => states.has(state)).join(',') })
   }
-  const toggle = id => {
+  const last = useRef(null)
+  /** Select a job or not; `isRange`: all from the one that was selected before. */
+  const toggle = (id, isRange = false) => {
     const next = new Set(picked.value)
-    next.has(id) ? next.delete(id) : next.add(id)
+    const [from, to] = [last.current, id].map(one => rows.findIndex(job => job.id === one))
+    if (isRange && from >= 0) for (const job of rows.slice(Math.min(from, to), Math.max(from, to) + 1)) next.add(job.id)
+    else next.has(id) ? next.delete(id) : next.add(id)
+    last.current = id
     batch(() => {
       picked.value = next
       isAll.value = false
@@ -215,16 +252,17 @@ export function Jobs() {
   }
   const move = step => {
     const next = Math.max(0, Math.min(rows.length - 1, current + step))
-    setCurrent(next)
+    setCurrent(rows[next]?.id ?? null)
     const row = document.querySelectorAll('.jobs tbody tr')[next]
     row?.scrollIntoView({ block: 'nearest' })
   }
   const total = count ? `${number(count.count)}${count.capped ? '+' : ''}` : '…'
 
+  const canAct = may('dead-letters:retry') || may('jobs:write')
   const act = async action => {
     const chosen = picked.value.size ? [...picked.value] : rows[current] ? [rows[current].id] : []
     if (!chosen.length) return say('Select a job first: move with j and k, select with x.')
-    const many = isAll.value ? `${total} jobs that match` : `${number(chosen.length)} ${chosen.length === 1 ? 'job' : 'jobs'}`
+    const many = isAll.value ? `${isAll.value} jobs that match` : `${number(chosen.length)} ${chosen.length === 1 ? 'job' : 'jobs'}`
     const words = action === 'cancel'
       ? ['Cancel', 'Running jobs are interrupted. Jobs that have ended do not change. A cancelled job cannot be started again.', 'danger']
       : ['Retry', 'Failed jobs are queued again with new attempts. Other jobs do not change.', '']
@@ -243,14 +281,15 @@ export function Jobs() {
   useKeys({
     j: [() => move(1), 'Next job'],
     k: [() => move(-1), 'Previous job'],
-    x: [() => rows[current] && toggle(rows[current].id), 'Select the job'],
     Enter: [() => rows[current] && go(`/ui/jobs/${rows[current].id}`), 'Open the job'],
-    r: [() => may('dead-letters:retry') && act('retry'), 'Retry the selected jobs'],
+    ...(canAct && { x: [() => rows[current] && toggle(rows[current].id), 'Select the job'] }),
+    ...(may('dead-letters:retry') && { r: [() => act('retry'), 'Retry the selected jobs'] }),
   })
 
   const seesTenant = me.value.sees_tenant
   const states = new Set((query.state || '').split(',').filter(Boolean))
   const chosen = picked.value.size
+  const unseen = chosen - rows.filter(job => picked.value.has(job.id)).length
   const isWhole = rows.length > 0 && rows.every(job => picked.value.has(job.id))
   const isFiltered = Boolean(write(without(query, 'sort')))
   return html`<${Head} title="Jobs"><span class="faint" role="status">${total} ${isFiltered ? 'match' : 'in all'}</span></${Head}>
@@ -269,8 +308,8 @@ export function Jobs() {
     </div>
     <${Failure} error=${list.error} retry=${() => load.current()} />
     <div class="bulk">
-      ${chosen > 0 && html`<span><strong>${isAll.value ? `All ${total} matching jobs` : `${number(chosen)} selected`}</strong></span>
-        ${isWhole && !isAll.value && (list.next || query.cursor) && html`<button onClick=${() => (isAll.value = true)}>Select all ${total} matching</button>`}
+      ${chosen > 0 && html`<span><strong>${isAll.value ? `All ${isAll.value} matching jobs` : `${number(chosen)} selected${unseen ? `, ${number(unseen)} not on this page` : ''}`}</strong></span>
+        ${isWhole && !isAll.value && (list.next || query.cursor) && html`<button onClick=${() => (isAll.value = total)}>Select all ${total} matching</button>`}
         ${may('dead-letters:retry') && html`<button onClick=${() => act('retry')}>Retry</button>`}
         ${may('jobs:write') && html`<button class="danger" onClick=${() => act('cancel')}>Cancel</button>`}
         <button class="quiet" onClick=${() => { picked.value = new Set(); isAll.value = false }}>Clear selection</button>`}
@@ -278,16 +317,16 @@ export function Jobs() {
     </div>
     ${list.key !== null && !rows.length && !list.error ? isFiltered
       ? html`<${Empty} title="No job matches">Change the filters, or <a href="/ui/jobs">show all jobs</a>.</${Empty}>`
-      : html`<${Empty} title="There are no jobs yet" command=${COMMAND}>Submit one, and it appears here.</${Empty}>`
-      : html`<div class="jobs"><${Frame} label="Jobs"><table>
-        <colgroup><col class="w-pick" /><col class="w-state" /><col /><col class="w-queue optional" />${seesTenant && html`<col class="w-queue optional" />`}
+      : html`<${NoJobs} />`
+      : html`<div class=${`jobs ${isStale ? 'stale' : ''}`} aria-busy=${isStale}><${Frame} label="Jobs"><table>
+        <colgroup>${canAct && html`<col class="w-pick" />`}<col class="w-state" /><col /><col class="w-queue optional" />${seesTenant && html`<col class="w-queue optional" />`}
           <col class="w-when" /><col class="w-short optional" /><col class="w-short small" /><col class="w-short optional" /><col class="w-short optional" /></colgroup>
-        <thead><tr><th><input type="checkbox" aria-label="Select all jobs of this page" checked=${isWhole} onChange=${togglePage} /></th>
-          <th scope="col">State</th><th scope="col">Job</th><th scope="col" class="optional">Queue</th>${seesTenant && html`<th scope="col" class="optional">User</th>`}
+        <thead><tr>${canAct && html`<th><input type="checkbox" aria-label="Select all jobs of this page" checked=${isWhole} onChange=${togglePage} /></th>`}
+          <th scope="col" class="sign">State</th><th scope="col">Job</th><th scope="col" class="optional">Queue</th>${seesTenant && html`<th scope="col" class="optional">User</th>`}
           <th scope="col">Submitted</th><th scope="col" class="number optional">Wait</th><th scope="col" class="number small">Run</th>
           <th scope="col" class="number optional">Attempt</th><th scope="col" class="number optional">Cost</th></tr></thead>
-        <tbody>${rows.map((job, at) => html`<${Row} key=${job.id} job=${job} isCurrent=${at === current} isPicked=${isAll.value || picked.value.has(job.id)}
-          pick=${() => toggle(job.id)} seesTenant=${seesTenant} />`)}</tbody></table></${Frame}></div>`}
+        <tbody>${rows.map((job, at) => html`<${Row} key=${job.id} job=${job} isCurrent=${at === current} isPicked=${Boolean(isAll.value) || picked.value.has(job.id)}
+          isDrifted=${states.size > 0 && !states.has(job.state)} pick=${canAct && (isRange => toggle(job.id, isRange))} seesTenant=${seesTenant} />`)}</tbody></table></${Frame}></div>`}
     <div class="pager">
       ${query.cursor && html`<a href=${address('jobs', without(query, 'cursor'))}>First page</a>`}
       ${list.next && html`<a href=${address('jobs', { ...query, cursor: list.next })}>Next page</a>`}

@@ -32,7 +32,7 @@ export function Lanes() {
     return () => clearInterval(timer)
   }, [])
   const lanes = data?.items ?? []
-  const current = useRows(lanes, () => {}, 'lane')
+  const current = useRows(lanes, null, 'lane', lane => lane.name)
   const parked = lanes.filter(lane => lane.state === 'parked').length
   const waiting = lanes.reduce((sum, lane) => sum + lane.waiting, 0)
   return html`<${Head} title="Lanes"><span class="faint" role="status">${data ? `${number(lanes.length)} ${lanes.length === 1 ? 'lane' : 'lanes'}, ${number(parked)} parked, about ${number(waiting)} calls waiting` : ''}</span></${Head}>
@@ -47,5 +47,5 @@ export function Lanes() {
         <td class="number">${lane.waiting ? number(lane.waiting) : html`<span class="faint">0</span>`}</td><td class="time"><${Forecast} at=${lane.done_at} /></td>
         <td class="number">${rate(lane.ceiling)}</td><td class="number">${rate(lane.pace)}</td><td class="number"><${Refused} lane=${lane} /></td>
         <td class="number">${number(lane.last_minute)}</td><td class="number">${number(lane.in_use)}</td><td class="number">${number(lane.parkings)}</td><td class="faint"><${Declared} lane=${lane} /></td></tr>`)}</tbody></table></${Frame}>
-      <p class="faint legend">The learned limit is the estimated number of calls per minute that the provider accepts; it is empty until a call has been refused. After a refused call the lane is parked, then tries one call (probing). The number of waiting calls, and the time when all of them will have started at the current rate, are estimates. 429s is the share of the last minute's calls that were refused.</p>`}`
+      <p class="faint explained">The learned limit is the estimated number of calls per minute that the provider accepts; it is empty until a call has been refused. After a refused call the lane is parked, then tries one call (probing). The number of waiting calls, and the time when all of them will have started at the current rate, are estimates. 429s is the share of the last minute's calls that were refused.</p>`}`
 }

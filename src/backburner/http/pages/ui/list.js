@@ -46,18 +46,24 @@ export function useList(path, { live = 2000, when = () => true, idOf = row => ro
 export const Fresh = ({ list }) =>
   list.fresh > 0 && html`<button class="fresh" onClick=${list.show}>${list.fresh >= PAGE ? `${PAGE} or more` : number(list.fresh)} new: show</button>`
 
-/** Move through rows by j and k, and open one by Enter; returns which one is current. */
-export function useRows(rows, open, name) {
-  const [current, setCurrent] = useState(-1)
+/**
+ * Move through rows by j and k, and open one by Enter; returns which one is current.
+ *
+ * It is the same row wherever it moves, so that a key never acts on another one.
+ */
+export function useRows(rows, open, name, idOf = row => row.id) {
+  const [id, setId] = useState(null)
+  const current = rows.findIndex(row => idOf(row) === id)
   const move = step => {
     const next = Math.max(0, Math.min(rows.length - 1, current + step))
-    setCurrent(next)
+    if (!rows.length) return
+    setId(idOf(rows[next]))
     document.querySelectorAll('[data-row]')[next]?.scrollIntoView({ block: 'nearest' })
   }
   useKeys({
     j: [() => move(1), `Next ${name}`],
     k: [() => move(-1), `Previous ${name}`],
-    Enter: [() => rows[current] && open(rows[current]), `Open the ${name}`],
+    ...(open && { Enter: [() => rows[current] && open(rows[current]), `Open the ${name}`] }),
   })
   return current
 }

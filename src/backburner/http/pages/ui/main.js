@@ -1,7 +1,7 @@
 // The frame around all views: login, navigation, theme, keyboard, connection.
 import {
   html, render, signal, effect, useEffect, useRef, useState, api, connection, go, keys, logIn, loginNotice, logOut,
-  may, me, Problem, route, start, toast, toast as message, useKeys,
+  enterTenant, lostAt, may, me, Problem, route, start, tenant as actingIn, toast, toast as message, useKeys, exact,
 } from './core.js'
 import { Icon, Name, Confirmation } from './parts.js'
 import { Jobs } from './jobs.js'
@@ -32,7 +32,7 @@ const VIEWS = [
   { path: 'admin', title: 'Admin', icon: 'keys', view: Admin, key: 'a', scope: ['keys:admin', 'audit:read', 'queues:read'] },
 ]
 const allowed = view => (!view.scope || [view.scope].flat().some(may)) && !(view.unless && may(view.unless))
-const HOME = 'jobs'
+const HOME = 'overview'
 
 // --- Theme ---------------------------------------------------------------------------
 
@@ -102,8 +102,17 @@ const Connection = () => html`<span class=${`connection ${connection.value}`} ro
 function Who() {
   const { tenant, user, role, needs_login: isKeyed, sees_tenant: seesTenant } = me.value
   const title = isKeyed ? role || 'custom scopes' : 'development'
+  const changing = useRef(null)
+  const enter = event => {
+    event.preventDefault()
+    enterTenant(event.target.elements.tenant.value.trim())
+  }
   return html`<span class="who" title=${me.value.scopes.join(', ')}>
-    <${Name} text=${tenant} most=${24} />${seesTenant ? '' : html` / <${Name} text=${user} most=${24} />`}
+    ${may('tenants:act') ? html`<button class="quiet" title="Act in another tenant" onClick=${() => changing.current.showModal()}><${Name} text=${tenant} most=${24} /></button>
+      <dialog ref=${changing} aria-labelledby="tenant-title"><form class="form" onSubmit=${enter}><h2 id="tenant-title">Tenant</h2>
+        <label>See and do what belongs to <input name="tenant" maxlength="200" autocomplete="off" spellcheck="false" pattern="[ -~]*" placeholder="the tenant of the key" defaultValue=${actingIn.value} /></label>
+        <div class="actions end"><button type="button" onClick=${() => changing.current.close()}>Close</button><button class="primary">Enter</button></div></form></dialog>`
+      : html`<${Name} text=${tenant} most=${24} />`}${seesTenant ? '' : html` / <${Name} text=${user} most=${24} />`}
     <span class="role">${title}</span></span>
     ${isKeyed && html`<button class="quiet" onClick=${logOut}>Log out</button>`}`
 }
@@ -158,16 +167,27 @@ function View() {
   }</main>`
 }
 
+/** Go to the search box of the view; one without it leads to that of Jobs. */
+function search() {
+  const box = document.querySelector('[data-search]')
+  if (box) return box.focus()
+  go('/ui/jobs')
+  requestAnimationFrame(() => document.querySelector('[data-search]')?.focus())
+}
+
+/** Says that what is shown may be old; it covers nothing and moves nothing. */
+const Lost = () => connection.value === 'lost' && html`<p class="lost" role="alert">The connection to the server is lost. The page shows what was known at ${exact(lostAt.value)}, and reconnects by itself.</p>`
+
 function Shell() {
   useKeys({
     '?': [() => (help.value = true), 'Show these keys'],
-    '/': [() => document.querySelector('[data-search]')?.focus(), 'Go to the search box'],
+    '/': [search, 'Go to the search box, else to that of Jobs'],
     ...Object.fromEntries(VIEWS.filter(allowed).map(view => [`g ${view.key}`, [() => go(`/ui/${view.path}`), `Go to ${view.title}`]])),
   })
   return html`<a class="skip" href="#main">Skip to content</a>
     <header class="top"><a class="brand" href="/ui/">Backburner</a><${Nav} />
       <div class="tools"><${Connection} /><${Theme} /><button class="quiet" aria-label="Keyboard help" onClick=${() => (help.value = true)}>?</button><${Who} /></div>
-    </header><${View} /><${Help} /><${Confirmation} /><${Toast} />`
+    </header><${View} /><${Lost} /><${Help} /><${Confirmation} /><${Toast} />`
 }
 
 function App() {

@@ -1,6 +1,7 @@
 // Overview: how much waits, runs and fails, rates and cost over time, and what needs attention.
 import { html, useEffect, useRef, useState, AGE, Ago, api, may, money, number, now, reconnected, span, useApi, useKeys } from './core.js'
-import { Empty, Failure, Head, inline, Name } from './parts.js'
+import { Failure, Head, inline, Name } from './parts.js'
+import { NoJobs } from './jobs.js'
 import { projected } from './cost.js'
 
 const COUNTED = ['queued', 'running', 'scheduled', 'failed']
@@ -58,7 +59,7 @@ function Chart({ title, minutes, parts, write = number }) {
   // The minute that has begun counts as far as it has gone.
   const elapsed = RECENT - 1 + (now.value % 60_000) / 60_000
   const rate = name => minutes.slice(-RECENT).reduce((sum, one) => sum + one[name], 0) / elapsed
-  return html`<figure class="card chart"><figcaption><strong>${title}</strong><span>${parts.map(([name, kind]) => html`<span class=${`mark ${kind}`}>${name} ${write(rate(name))}</span>`)}</span></figcaption>
+  return html`<figure class="card chart"><figcaption><strong>${title}</strong><span title="Mean of the last five minutes">${parts.map(([name, kind]) => html`<span class=${`mark ${kind}`}>${name} ${write(rate(name))}</span>`)}</span></figcaption>
     <svg viewBox=${`0 0 ${MINUTES * 4} 40`} preserveAspectRatio="none" aria-hidden="true">${minutes.map((one, place) => {
       let y = 40
       return parts.map(([name, kind]) => {
@@ -112,7 +113,7 @@ export function Overview() {
   const webhooks = useApi('/v1/jobs?capability=webhook.deliver&state=failed&limit=10', { live: 10_000 })
   const any = useApi('/v1/jobs?limit=1', { live: 5000 })
   useKeys({ r: [() => any.reload(), 'Refresh'] })
-  if (any.data && !any.data.items.length) return html`<${Head} title="Overview" /><${Empty} title="There are no jobs yet" command=${`backburner submit demo.echo '{"hello": "world"}'`}>Submit one, and its numbers appear here.</${Empty}>`
+  if (any.data && !any.data.items.length) return html`<${Head} title="Overview" /><${NoJobs} />`
   return html`<${Head} title="Overview" /><${Failure} error=${any.error} retry=${any.reload} />
     <div class="tiles five">${COUNTED.map(state => html`<${Count} key=${state} state=${state} />`)}
       <div class="tile"><b>${oldest.data ? (oldest.data.items[0] ? span(now.value - Date.parse(oldest.data.items[0].created_at)) : '–') : '…'}</b><span>oldest queued job</span></div></div>

@@ -1,5 +1,5 @@
 // Elements that several views use.
-import { html, signal, useEffect, useRef, useState, bounded, say, visible } from './core.js'
+import { effect, html, me, signal, useEffect, useRef, useState, bounded, say, visible } from './core.js'
 
 // --- Icons: drawn here, so that no font is needed --------------------------------------
 
@@ -83,6 +83,11 @@ const question = signal(null)
 /** Ask before something that cannot be undone; resolves to whether to do it. */
 export const confirmed = (title, text, action, { danger = false } = {}) =>
   new Promise(done => (question.value = { title, text, action, danger, done }))
+
+// Nobody else may answer it: neither after a logout, nor with another login.
+effect(() => {
+  if (!me.value) question.value = null
+})
 
 export function Confirmation() {
   const dialog = useRef(null)

@@ -1,5 +1,5 @@
 // Playground: a form from a capability's schema, a quote, and the answer as it is written.
-import { html, useEffect, useState, address, api, bounded, go, me, money, number, route, say, sayProblem, useApi, useKeys } from './core.js'
+import { html, useEffect, useState, address, api, bounded, go, me, money, number, request, route, say, sayProblem, useApi } from './core.js'
 import { Empty, Failure, Head, inline, LIVE, Name, pretty, State, Text } from './parts.js'
 import { useForm } from './form.js'
 import { Quote } from './quote.js'
@@ -36,7 +36,7 @@ function Answer({ id }) {
   const state = job?.state
   const text = useWritten(id, state)
   useEffect(() => {
-    if (state === 'succeeded') fetch(`${path}/result`).then(async response => setResult((await response.text()).slice(0, MOST_SHOWN)), () => {})
+    if (state === 'succeeded') request(`${path}/result`).then(async response => setResult((await response.text()).slice(0, MOST_SHOWN)), () => {})
   }, [state])
   let shown = result
   try {
@@ -85,7 +85,6 @@ function Try({ capability }) {
     setBusy(false)
   }
   const send = () => ask('/v1/jobs', job => setSent(job.id))
-  useKeys({ r: [send, 'Send it'] })
   return html`<div class="grid even"><div><form class="card form" aria-label="Input" novalidate onSubmit=${event => (event.preventDefault(), send())}>
       ${capability.description && html`<p class="faint">${inline(capability.description, 400)}</p>`}
       ${asJson ? html`<div class="field"><label for="json">Input <span class="faint">JSON</span></label><textarea id="json" rows="10" value=${json} onInput=${event => edit(event.target.value)} spellcheck=${false}></textarea></div>`

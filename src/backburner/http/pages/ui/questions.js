@@ -49,7 +49,7 @@ function Question({ question, isCurrent }) {
 export function Questions() {
   const { cursor } = route.value.query
   const list = useList(`/v1/questions${address('', { limit: ROWS, cursor }).slice(4)}`, { live: 1500, when: isAbout, idOf })
-  const current = useRows(list.rows, question => go(`/ui/jobs/${question.job_id}`), 'question')
+  const current = useRows(list.rows, question => go(`/ui/jobs/${question.job_id}`), 'question', idOf)
   const open = list.rows.filter(question => !question.isGone).length
   return html`<${Head} title="Questions"><span class="faint" role="status">${list.isRead ? `${number(open)}${list.next ? '+' : ''} open` : ''}</span><${Fresh} list=${list} /></${Head}>
     <${Failure} error=${list.error} retry=${list.reload} />

@@ -1,6 +1,6 @@
 // The timeline of a job: every wait with its reason, every attempt, its steps and model calls.
 import { html, useEffect, Ago, exact, money, now, number, span, useApi } from './core.js'
-import { inline, LIVE, Name, State } from './parts.js'
+import { Icon, inline, LIVE, Name, State } from './parts.js'
 
 /** How many parts are shown, and how many steps and calls of each attempt. */
 const PARTS = 60
@@ -93,6 +93,10 @@ export function within(run, steps, calls) {
   return found.sort((one, other) => one.from - other.from)
 }
 
+/** How an attempt ended. */
+const Ended = ({ tone }) =>
+  tone === 'good' ? html`<${State} of="succeeded" />` : tone === 'bad' ? html`<${State} of="failed" />` : html`<span class="state running ended"><${Icon} name="running" />ran</span>`
+
 /** A bar on the line of the whole job; all numbers are milliseconds. */
 function Track({ from, to, start, whole, kind }) {
   const x = Math.min(996, Math.max(0, ((from - start) / whole) * 1000))
@@ -132,7 +136,7 @@ export function Timeline({ events, job }) {
       if (part.kind === 'note') return html`<li class="within" key=${part.n}><span class="kind">note</span><span class="what">${inline(part.label, 240)}</span><span class="span"><${Ago} at=${part.from} /></span></li>`
       const inner = part.kind === 'running' ? within(part.n, steps.data?.items ?? [], calls.data?.items ?? []) : []
       const kind = part.kind === 'running' ? part.tone || 'running' : part.kind === 'scheduled' ? 'wait' : ''
-      return html`<li key=${part.n}><${State} of=${part.kind} />
+      return html`<li key=${part.n}>${part.kind === 'running' && part.to ? html`<${Ended} tone=${part.tone} />` : html`<${State} of=${part.kind} />`}
         <span class="what"><span title=${`${exact(part.from)} to ${exact(part.to)}`}>${inline(part.label, 160)}</span>
           ${part.note && html`<span class=${part.tone === 'bad' ? 'bad-text' : 'faint'} dir="ltr">${inline(part.note, 200)}</span>`}</span>
         <span class="span">${span(at(part.to) - at(part.from))}</span>
