@@ -47,6 +47,25 @@ async def test_a_key_is_made_used_and_revoked_and_the_log_says_so(dashboard):
     )
 
 
+async def test_a_key_is_given_a_role_that_its_maker_may_grant(dashboard):
+    await dashboard.log_in()
+    await dashboard.visit("admin")
+    await dashboard.click("New key")
+    form = dashboard.tab.page.locator("form[aria-label='New key']")
+    offered = await form.locator("select option").all_inner_texts()
+    await form.locator("select").select_option("tenant-operator")
+    await form.locator("[name=name]").fill("night shift")
+    await dashboard.click("Create the key")
+    await dashboard.tab.until(f"{FIELD}?.startsWith('bb_')")
+    headers = dashboard.server.shown(await dashboard.tab.evaluate(FIELD))
+    found = await dashboard.server.client.get("/v1/me", headers=headers)
+
+    assert "tenant-operator" == found.json()["role"]
+    assert {} == found.json()["roles"], "it may make no keys"
+    assert {"user", "tenant-administrator"} <= set(offered)
+    assert "platform-operator" not in offered
+
+
 async def test_the_configuration_is_for_platform_operators_and_shows_no_secret(
     dashboard,
 ):

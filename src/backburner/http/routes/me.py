@@ -5,9 +5,9 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner.domain.auth.access import READ_TENANT, role_of
+from backburner.domain.auth.access import KEYS, READ_TENANT, ROLES, role_of
 from backburner.http import wire
-from backburner.http.auth import PUBLIC, Reader, has_keys
+from backburner.http.auth import PUBLIC, Caller, Reader, has_keys
 from backburner.http.problems import documented
 from backburner.http.state import server_state_of
 
@@ -27,6 +27,9 @@ class MeView(BaseModel):
         description="Whether lists include the data of all users of the tenant."
     )
     sees_traces: bool = Field(description="Whether it sees stack traces.")
+    roles: dict[str, list[str]] = Field(
+        description="With `keys:admin`, the roles that the caller may grant: scopes."
+    )
     needs_login: bool = Field(
         description="Whether callers need an API key; false with `serve --dev`."
     )
@@ -52,8 +55,20 @@ async def me(request: Request, caller: Reader) -> Response:
         "scopes": sorted(caller.scopes - {PUBLIC}),
         "sees_tenant": READ_TENANT in caller.scopes and not caller.names_user,
         "sees_traces": caller.sees_traces,
+        "roles": _grantable(caller),
         "needs_login": has_keys(request),
         "version": server_state_of(request).version,
         "applications": server_state_of(request).applications,
     }
     return wire.answer(view, headers={"Cache-Control": "no-store"})
+
+
+def _grantable(caller: Caller) -> dict[str, list[str]]:
+    """Return the roles whose scopes the caller may pass on: it holds all of them."""
+    if KEYS not in caller.scopes:
+        return {}
+    return {
+        role.value: sorted(scopes)
+        for role, scopes in ROLES.items()
+        if scopes <= caller.scopes
+    }

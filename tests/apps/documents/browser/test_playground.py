@@ -32,5 +32,9 @@ async def test_a_file_is_uploaded_found_and_asked_about(start, tab):
     await tab.until(
         "document.querySelector('.answer')?.innerText.includes('succeeded')"
     )
-    await tab.until("document.querySelector('.answer pre')?.innerText.includes('pump')")
+    sources = "document.querySelector('[aria-label=Sources]')?.innerText"
+    await tab.until(f"{sources}?.includes('[1] <b>pump</b>.txt')")
+    text = await tab.evaluate("document.querySelector('.answer pre').innerText")
+    assert "[1]" in text
+    assert "{" not in text, "it is the text alone"
     assert [] == tab.errors

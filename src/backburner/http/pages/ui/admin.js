@@ -5,7 +5,6 @@ import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, Name } from
 // --- Keys ------------------------------------------------------------------------------------
 
 const PRESETS = {
-  'full use': ['jobs:read', 'jobs:write', 'dead-letters:read', 'dead-letters:retry', 'webhooks:read', 'webhooks:write'],
   'read only': ['jobs:read', 'dead-letters:read', 'webhooks:read'],
   'submit only': ['jobs:write', 'jobs:read'],
 }
@@ -29,7 +28,8 @@ function Made({ made, close }) {
 
 function NewKey({ done, close }) {
   const mine = me.value.scopes
-  const [chosen, choose] = useState(PRESETS['full use'].filter(may))
+  const presets = { ...me.value.roles, ...PRESETS }
+  const [chosen, choose] = useState((me.value.roles.user ?? PRESETS['submit only']).filter(may))
   const [busy, setBusy] = useState(false)
   const first = useRef(null)
   useEffect(() => first.current.focus(), [])
@@ -52,7 +52,7 @@ function NewKey({ done, close }) {
     <div class="fields"><label>Name<input name="name" ref=${first} required maxlength="200" autocomplete="off" placeholder="web shop" /></label>
       <label>User that it acts as<input name="user" maxlength="200" autocomplete="off" placeholder="any" /></label>
       <label>Expires after days<input name="days" type="number" min="1" max="3650" placeholder="never" /></label>
-      <label>Rights<select onChange=${event => choose(PRESETS[event.target.value].filter(may))}>${Object.keys(PRESETS).map(name => html`<option>${name}</option>`)}</select></label></div>
+      <label>Rights<select onChange=${event => choose(presets[event.target.value].filter(may))}>${Object.keys(presets).map(name => html`<option>${name}</option>`)}</select></label></div>
     <details><summary>${chosen.length} of ${mine.length} scopes</summary><div class="scopes">${mine.map(scope => html`<label class="check"><input type="checkbox" checked=${chosen.includes(scope)} onChange=${() => toggle(scope)} /> ${scope}</label>`)}</div></details>
     <div class="actions"><button class="primary" disabled=${busy || !chosen.length}>Create the key</button><button type="button" onClick=${close}>Close</button></div></form>`
 }

@@ -39,8 +39,13 @@ function Answer({ id }) {
     if (state === 'succeeded') request(`${path}/result`).then(async response => setResult((await response.text()).slice(0, MOST_SHOWN)), () => {})
   }, [state])
   let shown = result
+  let sources = []
   try {
-    shown = result && pretty(JSON.parse(result))
+    const value = result && JSON.parse(result)
+    // An answer of `documents` cites passages.
+    const isCited = typeof value?.text === 'string' && Array.isArray(value.sources)
+    if (isCited) sources = value.sources
+    shown = isCited ? value.text : result && pretty(value)
   } catch {
     // It is shown as it is.
   }
@@ -48,6 +53,7 @@ function Answer({ id }) {
     <${Failure} error=${error} />
     ${job?.error && job.state !== 'succeeded' && html`<p class="bad-text" dir="ltr">${inline(`${job.error.code}: ${job.error.message}`, 1000)}</p>`}
     ${shown !== null ? html`<${Text} text=${shown} label="Answer" />` : text.text ? html`<${Text} text=${text.text} label="Text so far" />` : html`<p class="faint">${!job || LIVE.has(job.state) ? 'There is no text yet.' : 'The job ended without an answer.'}</p>`}
+    ${sources.length > 0 && html`<ol class="rows found" aria-label="Sources">${sources.map(one => html`<li><div><strong>[${one.n}] <${Name} text=${one.fileName} most=${60} /></strong>${one.page ? `, page ${one.page}` : ''}<p class="faint" dir="auto">${inline(one.snippet, 400)}</p></div></li>`)}</ol>`}
     ${job?.usage && html`<p class="faint">${number(job.usage.input_tokens + job.usage.output_tokens)} tokens, ${money(job.usage.priced_cost_usd)}</p>`}</div>`
 }
 
