@@ -124,9 +124,26 @@ function Now({ job, told, why }) {
   const said = job.state === 'failed' ? html`<strong>${bounded(error?.code ?? 'failed', 80)}</strong> ${inline(error?.message ?? '', 2000)}`
     : progress && (isBulk || job.state === 'running') ? progress : job.state === 'running' ? html`Runs since ${since}.`
       : isLive ? html`<strong>Why it waits:</strong> ${why?.reason ? html`${inline(why.detail, 400)} ${why.until && html`Until <${Ago} at=${why.until} />.`}` : 'not known yet.'}${last}`
-        : html`${job.state === 'succeeded' ? 'Succeeded' : 'Cancelled'} ${whole} after it was submitted${since ? `, ${since} after its last start` : ''}.${error ? html` <bdi>${inline(error.message, 300)}</bdi>` : ''}`
-  return html`<div class=${`notice now ${look} ${isLive ? 'live' : ''}`}><div class="grow"><p dir="ltr">${said}</p>
-    ${progress && (isBulk || job.state === 'running') && html`<${Meter} value=${told.done} most=${told.total} label="Progress" />`}</div></div>`
+        : html`${job.state === 'succeeded' ? 'Succeeded' : 'Cancelled'} after ${whole}${since ? `, ${since} after its last start` : ''}.${error ? html` <bdi>${inline(error.message, 300)}</bdi>` : ''}`
+  return html`<div class=${`notice now ${look} ${job.state === 'failed' ? '' : 'line'}`}><p dir="ltr">${progress && (isBulk || job.state === 'running') && html`<${Meter} value=${told.done} most=${told.total} label="Progress" /> `}${said}</p></div>`
+}
+
+/** The text that a job writes, in a box of one height that follows the end of the text. */
+function Writing({ text, isLive }) {
+  const card = useRef(null)
+  const isAtEnd = useRef(true)
+  useEffect(() => {
+    const box = card.current.querySelector('pre')
+    const look = () => (isAtEnd.current = box.scrollTop + box.clientHeight > box.scrollHeight - 20)
+    box.addEventListener('scroll', look)
+    return () => box.removeEventListener('scroll', look)
+  }, [])
+  useEffect(() => {
+    const box = card.current.querySelector('pre')
+    if (isAtEnd.current) box.scrollTop = box.scrollHeight
+  }, [text])
+  return html`<div class="card writing" ref=${card}><h2>${isLive ? 'Text so far' : 'Text'}</h2>${text.skipped > 0 && html`<p class="faint">The first ${number(text.skipped)} characters are not shown.</p>`}
+    <${Text} text=${text.text} label="Text so far" start=${TEXT_KEPT} /></div>`
 }
 
 const CHANGEABLE = new Set(['blocked', 'scheduled', 'queued', 'waiting'])
@@ -227,8 +244,6 @@ export function Job({ id }) {
     ${changing && html`<${ChangeForm} job=${job} path=${path} close=${() => setChanging(false)} reload=${reload} />`}
     ${forking && html`<${ForkForm} job=${job} start=${forking} close=${() => setForking(null)} />`}
     <${Now} job=${job} told=${told} why=${waits && why.data} />
-    ${text.text && html`<div class="card writing"><h2>${isLive ? 'Text so far' : 'Text'}</h2>${text.skipped > 0 && html`<p class="faint">The first ${number(text.skipped)} characters are not shown.</p>`}
-      <${Text} text=${text.text} label="Text so far" start=${TEXT_KEPT} /></div>`}
     <div class="grid"><div><div class="card">
       <div class="tabs" role="tablist" onKeyDown=${moveTab}>${TABS.map(name => html`<button role="tab" id=${`tab-${name}`} aria-selected=${tab === name} tabindex=${tab === name ? 0 : -1} aria-controls="panel" onClick=${() => setTab(name)}>${name}</button>`)}</div>
       <div role="tabpanel" id="panel" aria-labelledby=${`tab-${tab}`}>${
@@ -239,6 +254,7 @@ export function Job({ id }) {
               : html`<p class="faint">A job has an output when it has succeeded.</p>`
               : tab === 'Steps' ? html`<${Steps} id=${job.id} fork=${canFork && setForking} />` : html`<${Events} id=${job.id} />`
       }</div></div>
+      ${text.text && html`<${Writing} text=${text} isLive=${isLive} />`}
       <div class="card"><h2>Attempts</h2>${attempts.length ? [...attempts].reverse().slice(0, 50).map(one => html`<${Attempt} key=${`${one.generation}.${one.number}.${one.started_at}`} attempt=${one} />`) : html`<p class="faint">No attempt has started.</p>`}
         ${attempts.length > 50 && html`<p class="faint">The latest 50 of ${number(attempts.length)} are shown.</p>`}</div></div>
     <div><div class="card"><h2>Facts</h2><dl class="facts">
