@@ -6,7 +6,8 @@ result is stored, so a worker that takes over continues after the last page. A p
 that a lost worker had begun is done again: jobs that are already cancelled are skipped.
 
 A staged retry tries one job, then ten, then all. It stops if more than half of a stage
-fail again.
+fail again. The choice of a stage's jobs is stored before they are retried, so a worker
+that takes over retries the same jobs, and none that was retried since.
 """
 
 from collections.abc import Sequence
@@ -69,6 +70,14 @@ class Stage(BaseModel):
     failed: int = 0
 
 
+class Choice(BaseModel):
+    """The jobs of a stage, before they are retried."""
+
+    ids: list[str]
+    generations: list[int] = []
+    """The generation in which each of them had failed."""
+
+
 class Page(BaseModel):
     """The result of one page of jobs, and the position of the next page."""
 
@@ -82,6 +91,7 @@ class BulkResult(BaseModel):
 
     action: Action
     changed: int
+    """Jobs that this action changed, except those that a lost worker did not report."""
     skipped: int = 0
     """Jobs that had ended, or had not failed, by the time they were reached."""
     stages: list[Stage] = []
@@ -222,14 +232,15 @@ class _Run:
     async def _try_stages(self, result: BulkResult) -> Snooze | None:
         """Retry one job, then ten, each after the stage before it has succeeded."""
         for size in STAGES:
-            stage = await self._ctx.step(f"stage of {size}", self._begin, size)
-            found = await self._engine.store.find(stage.ids)
-            open_ = sum(not job.state.is_final for job in found)
-            stage.failed = sum(job.state is JobState.FAILED for job in found)
-            stage.succeeded = sum(job.state is JobState.SUCCEEDED for job in found)
+            choice = await self._ctx.step(f"stage of {size}", self._choose, size)
+            retried = await self._ctx.step(
+                f"retry of the stage of {size}", self._retry, choice
+            )
+            stage, open_ = await self._look_at(choice)
             result.stages.append(stage)
             self._tried.update(stage.ids)
-            result.changed += len(stage.ids)
+            result.changed += retried
+            result.skipped += len(stage.ids) - retried
             if 2 * stage.failed > len(stage.ids):
                 result.stopped = (
                     f"{stage.failed} of {len(stage.ids)} failed again: "
@@ -241,10 +252,29 @@ class _Run:
                 return Snooze(LOOK_EVERY, f"waiting for {open_} retried jobs")
         return None
 
-    async def _begin(self, size: int) -> Stage:
+    async def _choose(self, size: int) -> Choice:
         jobs = await self._next(None, size)
-        await self._engine.retry_jobs(jobs)
-        return Stage(ids=[job.id for job in jobs])
+        return Choice(
+            ids=[job.id for job in jobs], generations=[job.generation for job in jobs]
+        )
+
+    async def _retry(self, choice: Choice) -> int:
+        """Retry the chosen jobs, except those that were retried since."""
+        chosen = dict(zip(choice.ids, choice.generations, strict=False))
+        found = await self._engine.store.find(choice.ids)
+        return await self._engine.retry_jobs(
+            [job for job in found if job.generation == chosen.get(job.id)]
+        )
+
+    async def _look_at(self, choice: Choice) -> tuple[Stage, int]:
+        """Return how the jobs of a stage have ended, and how many have not."""
+        found = await self._engine.store.find(choice.ids)
+        stage = Stage(
+            ids=choice.ids,
+            failed=sum(job.state is JobState.FAILED for job in found),
+            succeeded=sum(job.state is JobState.SUCCEEDED for job in found),
+        )
+        return stage, sum(not job.state.is_final for job in found)
 
 
 def _filter(where: dict[str, Any]) -> JobFilter:
