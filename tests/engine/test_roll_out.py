@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+import structlog
 
 from backburner import Context, capability
 from backburner.domain.jobs.job import JobState
@@ -38,10 +39,9 @@ async def waits(ticket, count):
 
 
 async def test_a_job_that_one_worker_does_not_know_is_run_by_one_that_does(
-    working, submitting, ended, monkeypatch
+    working, submitting, ended
 ):
     # However often it meets the one that does not.
-    monkeypatch.setattr(outcomes, "HOUR", timedelta(seconds=0.1))
     await working(old, slots=1)
     newer = await submitting(new, old)
     tickets = await newer.submit_many(new, range(12))
@@ -54,7 +54,7 @@ async def test_a_job_that_one_worker_does_not_know_is_run_by_one_that_does(
     assert [(JobState.SUCCEEDED, 1)] * 12 == [(job.state, job.attempt) for job in jobs]
 
 
-async def test_a_job_that_nobody_knows_waits_longer_each_time_at_no_cost(
+async def test_a_job_that_nobody_knows_is_offered_again_soon_and_at_no_cost(
     working, submitting
 ):
     await working(old)
@@ -64,5 +64,20 @@ async def test_a_job_that_nobody_knows_waits_longer_each_time_at_no_cost(
     told = await waits(ticket, 4)
     job = await ticket.job()
 
-    assert [0.1, 0.1, 0.2, 0.4] == told
+    assert [0.1] * 4 == told
     assert (JobState.SCHEDULED, 0) == (job.state, job.attempt)
+
+
+async def test_a_worker_logs_a_capability_that_it_does_not_have_once(
+    working, submitting
+):
+    await working(old)
+    newer = await submitting(new, old)
+    with structlog.testing.capture_logs() as lines:
+        tickets = await newer.submit_many(new, range(12))
+        for ticket in tickets:
+            await waits(ticket, 2)
+
+    warnings = [line for line in lines if line["log_level"] == "warning"]
+    assert ["new"] == [line["capability"] for line in warnings]
+    assert "its own queue" in warnings[0]["event"]

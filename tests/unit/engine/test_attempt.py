@@ -121,6 +121,16 @@ async def test_a_job_nobody_here_knows_is_left_to_others():
 
 
 @pytest.mark.parametrize(
+    ("waited", "wait"), [(0, 5), (500, 5), (1_000, 10), (6_000, 60), (80_000, 60)]
+)
+async def test_a_job_nobody_here_knows_is_offered_again_soon(waited, wait):
+    claim = a_claim(capability="new", throttled=waited * 1_000)
+    outcome = await run(Attempt(claim, None))
+
+    assert timedelta(seconds=wait) == outcome.retry_after
+
+
+@pytest.mark.parametrize(
     ("why", "outcome"),
     [
         (Interruption.LOST, None),

@@ -19,7 +19,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from backburner.domain.errors import Problem
+from backburner.domain.errors import Problem, UnknownCapability
 from backburner.domain.events.event import SCHEDULED
 from backburner.domain.jobs.job import Claim, Instant, JobState
 from backburner.domain.jobs.transitions import Change
@@ -206,8 +206,13 @@ def settled(ends: Sequence[tuple[Claim, Change]]) -> None:
 
 def _log_failure(claim: Claim, change: Change, error: Problem) -> None:
     line = f"job {change.event.removeprefix('job.')}"
-    # A wait is intended if the handler asks for it or waits for a lane.
-    is_meant = change.event == SCHEDULED or "lane" in (change.data or {})
+    # A wait is intended if the handler asks for it or waits for a lane. The worker
+    # itself logs which capabilities it does not have, once for many jobs.
+    is_meant = (
+        change.event == SCHEDULED
+        or "lane" in (change.data or {})
+        or error.code == UnknownCapability.code
+    )
     tell = log.debug if is_meant else log.warning
     tell(
         line,

@@ -9,6 +9,7 @@ from backburner.domain.errors import (
     PermanentError,
     Throttled,
     TransactionTooLong,
+    UnknownCapability,
     WorkError,
     readable,
 )
@@ -29,7 +30,9 @@ from backburner.engine.run.tracing import trace_of
 
 LONGEST_WAIT = 365 * 86_400.0
 SHORTEST_UNKNOWN = timedelta(seconds=5)
-HOUR = timedelta(hours=1)
+LONGEST_UNKNOWN = timedelta(minutes=1)
+UNKNOWN_GROWTH = 100
+"""The share of its waits so far that a job with an unknown capability waits next."""
 
 
 class Interruption(Enum):
@@ -117,8 +120,10 @@ def of_interruption(why: Interruption) -> Outcome | None:
 
 def of_unknown(claim: Claim) -> Failed:
     """Return the outcome of a job whose capability this worker does not have."""
-    # During a roll-out another worker may have it: wait without using an attempt,
-    # longer each time, until the limit on such waits ends the job.
-    wait = min(max(SHORTEST_UNKNOWN, timedelta(milliseconds=claim.throttled)), HOUR)
+    # Another worker may have it, during a roll-out or because two applications share
+    # a queue: wait without using an attempt, until the limit on such waits ends the
+    # job. Only after a hundred waits are they longer, as each takes three events.
+    waited = timedelta(milliseconds=claim.throttled)
+    wait = min(max(SHORTEST_UNKNOWN, waited / UNKNOWN_GROWTH), LONGEST_UNKNOWN)
     message = f"this worker has no capability {claim.capability!r}"
-    return Failed("UNKNOWN_CAPABILITY", message, True, wait)
+    return Failed(UnknownCapability.code, message, True, wait)

@@ -33,12 +33,15 @@ from backburner.engine.run.runtime import Runtime
 from backburner.engine.run.settler import Ended, Settler
 from backburner.engine.run.streaming import StreamWriter
 from backburner.engine.run.timeouts import Timeouts
+from backburner.engine.seldom import Seldom
 from backburner.ports.log import log
 from backburner.ports.notifier import Notification
 from backburner.ports.store.jobs import ClaimRequest, Settlement
 from backburner.ports.store.maintenance import JobFilter
 from backburner.ports.store.workers import WorkerInfo, WorkerLost
 
+UNKNOWN_SECONDS = 60.0
+"""How often to log that this worker does not have a capability, for each of them."""
 STUBBORN_SECONDS = 5.0
 """How long to wait for a handler to end after it was interrupted."""
 
@@ -91,6 +94,7 @@ class Worker:
         self._is_in_doubt = False
         self._unknown: set[tuple[int, str]] = set()
         """Jobs that the last check found held by this worker but not running."""
+        self._seldom = Seldom(UNKNOWN_SECONDS)
         self._is_stopping = False
         self._is_draining = False
         """Whether an operator told it to finish its jobs and claim no others."""
@@ -281,6 +285,8 @@ class Worker:
                 if claim.deadline is not None:
                     seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
                 self._timeouts.add(attempt, seconds)
+            else:
+                self._tell_unknown(claim)
             attempt.task = self._loop.create_task(self._run(attempt))
         except Exception as error:  # noqa: BLE001 - one job must not block the others
             del self._attempts[attempt]
@@ -288,6 +294,19 @@ class Worker:
             log.error("attempt not started", job_id=claim.id, error_type=kind)
             why = readable(f"the attempt could not be started: {kind}: {error}")
             self._settler.add(attempt, Failed("UNEXPECTED", why))
+
+    def _tell_unknown(self, claim: Claim) -> None:
+        """Log that this worker returns jobs because it does not have a capability."""
+        self._seldom.write(
+            log.warning,
+            "this worker does not have the capability; it returned the job: give "
+            "each application its own queue or store",
+            kind=claim.capability,
+            worker=self.id,
+            capability=claim.capability,
+            queue=claim.queue,
+            job_id=claim.id,
+        )
 
     async def _run(self, attempt: Attempt) -> None:
         """Run an attempt and settle its outcome."""
