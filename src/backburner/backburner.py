@@ -30,6 +30,7 @@ from backburner.engine.submit.budgets import Budgets
 from backburner.engine.submit.submission import LOCAL, group_options, job_options
 from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
+from backburner.engine.unserved import UnservedQueues
 from backburner.engine.webhooks.callback_sender import CallbackSender
 from backburner.engine.webhooks.delivery import SCHEDULE
 from backburner.ports.ai import Provider
@@ -107,6 +108,7 @@ class Backburner:
             ai=ai,
         )
         self._worker: Worker | None = None
+        self._unserved = UnservedQueues()
 
     @property
     def engine(self) -> Engine:
@@ -274,7 +276,7 @@ class Backburner:
         self, submitted: Submitted, capability: Capability[Any, Any] | str
     ) -> Ticket[Any]:
         output = None if isinstance(capability, str) else capability.output
-        return Ticket(submitted, self.engine, output)
+        return Ticket(submitted, self.engine, output, self._unserved)
 
     async def submit_flow(
         self,

@@ -12,6 +12,7 @@ from backburner.domain.events.event import Event
 from backburner.domain.events.text import Piece, Text
 from backburner.domain.jobs.job import Job, JobState, Owner, Submitted
 from backburner.engine.blobs.payloads import Payloads
+from backburner.engine.unserved import UNSERVED_SECONDS, UnservedQueues
 from backburner.ports.store import Store
 
 Out = TypeVar("Out")
@@ -62,23 +63,26 @@ class Jobs(Protocol):
 class Ticket(Generic[Out]):
     """A job that was accepted; `Out` is the type of its result."""
 
-    __slots__ = ("_engine", "_output", "id", "replayed")
+    __slots__ = ("_engine", "_output", "_unserved", "id", "replayed")
 
     def __init__(
         self,
         submitted: Submitted,
         engine: Jobs,
         output: TypeAdapter[Out] | None = None,
+        unserved: UnservedQueues | None = None,
     ) -> None:
         """
         Create a ticket.
 
-        `output` is the type of the result, by default plain data.
+        `output` is the type of the result, by default plain data. `unserved` warns if
+        the job waits for a worker and there is none.
         """
         self.id = submitted.id
         self.replayed = submitted.replayed
         self._engine = engine
         self._output = output
+        self._unserved = unserved
 
     def __repr__(self) -> str:
         return f"Ticket({self.id!r})"
@@ -89,8 +93,14 @@ class Ticket(Generic[Out]):
 
     async def wait(self, timeout: float = 60.0) -> Job:  # noqa: ASYNC109 - a wait, not a failure
         """Return the job once it has ended, or as it is after the timeout."""
-        job = await self._row()
-        job = await self._engine.wait(self.id, job.owner, timeout=timeout)
+        job, left = await self._row(), timeout
+        if self._unserved is not None and timeout > UNSERVED_SECONDS:
+            job = await self._engine.wait(self.id, job.owner, timeout=UNSERVED_SECONDS)
+            left = timeout - UNSERVED_SECONDS
+            if job.state is JobState.QUEUED:
+                await self._unserved.check(self._engine.store, job.queue)
+        if not job.state.is_final:
+            job = await self._engine.wait(self.id, job.owner, timeout=left)
         return await self._engine.payloads.whole(job)
 
     async def result(self, timeout: float = 60.0) -> Out:  # noqa: ASYNC109 - same
