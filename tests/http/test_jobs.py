@@ -65,7 +65,19 @@ async def test_a_caller_that_waits_gets_the_finished_job(server):
     assert {"a": 1} == response.json()["output"]
 
 
-async def test_a_wait_that_is_too_short_ends_with_the_receipt(server):
+async def test_a_wait_that_is_too_short_ends_with_the_job_as_it_is_then(
+    server, monkeypatch
+):
+    engine = server.backburner.engine
+
+    async def until_it_starts(job_id, owner, *, timeout):  # noqa: ASYNC109 - as its own
+        del timeout
+        async for event in engine.events(await engine.find(job_id, owner)):
+            if event.type == "job.started":
+                break
+        return await engine.find(job_id, owner)
+
+    monkeypatch.setattr(engine, "wait", until_it_starts)
     response = await server.client.post(
         "/v1/jobs",
         json={"capability": "test.wait", "input": {}},
@@ -74,7 +86,10 @@ async def test_a_wait_that_is_too_short_ends_with_the_receipt(server):
 
     assert 202 == response.status_code
     assert "wait=0" == response.headers["Preference-Applied"]
-    assert "queued" == response.json()["state"]
+    assert "1" == response.headers["Retry-After"]
+    job = response.json()
+    assert ("running", 1) == (job["state"], job["attempt"])
+    assert "input" not in job, "the caller has just sent it"
 
 
 async def test_a_wait_is_cut_to_a_minute(server):

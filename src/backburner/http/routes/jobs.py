@@ -119,7 +119,8 @@ def json_body(model: str) -> dict[str, Any]:
             "headers": RECEIPT,
         },
         202: {
-            "description": "The job is durable and will reach its end.",
+            "description": "The job is durable and will reach its end. After a wait: "
+            "the job as it is then.",
             "headers": {**RECEIPT, **headers.RETRY_AFTER},
         },
         **documented(
@@ -145,7 +146,8 @@ async def submit(request: Request, caller: Writer) -> Response:
     Store a job and return its receipt.
 
     A repeat with the same idempotency key gets exactly the same receipt: the job as it
-    was accepted. Its current state is at `Location`.
+    was accepted. Its current state is at `Location`. With `Prefer: wait`, the answer is
+    the job as it is when the wait ends.
     """
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
@@ -173,6 +175,8 @@ async def submit(request: Request, caller: Writer) -> Response:
             if job.state.is_final:
                 used = _used(await _spent(request, job))
                 return await _answer_whole(request, caller, job, told, used)
+            told["Retry-After"] = _retry_after(request, job)
+            return wire.answer(wire.summary(job), 202, told)
     told["Retry-After"] = "1"
     return wire.answer(wire.receipt(new, first_state(new)), 202, told)
 
