@@ -50,6 +50,7 @@ from backburner.engine.maintenance.translating import Translator
 from backburner.engine.maintenance.upkeep import Upkeep, UpkeepOptions
 from backburner.engine.models.asking import Asker, Providers
 from backburner.engine.observability.vitals import LagMeter, resident_memory
+from backburner.engine.run.blocking import BlockageLog
 from backburner.engine.run.heartbeat import Pulse, ThreadHeartbeat
 from backburner.engine.run.inline import InlineRunner
 from backburner.engine.run.outbound import Http, HttpLimits
@@ -505,7 +506,10 @@ class Parts:
         return self._http
 
     def _heartbeat(
-        self, lost: Callable[[str], None], running: Callable[[], int]
+        self,
+        lost: Callable[[str], None],
+        running: Callable[[], int],
+        current: Callable[[], Claim | None],
     ) -> ThreadHeartbeat:
         lag = _opened(self._lag)
 
@@ -520,7 +524,8 @@ class Parts:
             vitals=vitals,
             blocked_ms=self.settings.blocked_seconds * 1000,
         )
-        return ThreadHeartbeat(pulse, every=self.settings.beat_seconds)
+        look = BlockageLog(lag, current).look
+        return ThreadHeartbeat(pulse, every=self.settings.beat_seconds, look=look)
 
 
 def _opened(part: T | None) -> T:

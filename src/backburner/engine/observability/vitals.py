@@ -10,6 +10,7 @@ from backburner.ports.log import log
 
 EVERY_MS = 500
 ALARM_MS = 1_000
+"""From which lag on the event loop counts as blocked."""
 RECENT = 20
 """How many of the last lags are kept: those of ten seconds."""
 PAGES = Path("/proc/self/statm")
@@ -44,6 +45,15 @@ class LagMeter:
         Any thread may call this, also while the loop is blocked.
         """
         return max(0, self._clock.monotonic() - self._due, *self._recent)
+
+    def blocked_since(self) -> int | None:
+        """
+        Return since when a timer is overdue by a second, or `None` if none is.
+
+        Any thread may call this. The time tells blockages apart.
+        """
+        due = self._due
+        return due if self._clock.monotonic() - due >= ALARM_MS else None
 
     def _tick(self) -> None:
         lag = max(0, self._clock.monotonic() - self._due)

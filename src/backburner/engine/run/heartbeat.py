@@ -10,6 +10,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from backburner.domain.errors import StoreUnavailable
@@ -17,6 +18,8 @@ from backburner.ports.clock import Clock
 from backburner.ports.log import log
 from backburner.ports.store.workers import Heart, Vitals
 
+LOOK_SECONDS = 0.5
+"""How often to look, at least, whether the event loop is blocked."""
 LAST_SECONDS = 5.0
 """How long to wait for the last heartbeat."""
 
@@ -107,9 +110,13 @@ class Pulse:
 class ThreadHeartbeat:
     """A thread that sends heartbeats periodically."""
 
-    def __init__(self, pulse: Pulse, *, every: float) -> None:
+    def __init__(
+        self, pulse: Pulse, *, every: float, look: Callable[[], None] = lambda: None
+    ) -> None:
+        """Send a heartbeat `every` so many seconds; the thread calls `look` as well."""
         self._pulse = pulse
         self._every = every
+        self._look = look
         self._ticking: asyncio.TimerHandle | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -131,7 +138,13 @@ class ThreadHeartbeat:
         await asyncio.to_thread(self._end)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._every):
+        looks = max(1, math.ceil(self._every / LOOK_SECONDS))
+        while True:
+            for _ in range(looks):
+                if self._stopping.wait(self._every / looks):
+                    return
+                with suppress(Exception):  # without beats the worker is lost
+                    self._look()
             self._pulse.beat()
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:

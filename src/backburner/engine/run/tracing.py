@@ -1,21 +1,24 @@
 """
-The stack trace that is stored with a failed attempt.
+The stack trace that is stored with a failed attempt, and the place of running code.
 
 It has files, lines, functions and code, and the types of exceptions. It has neither
 their messages nor the values of variables, which may be user data.
 """
 
+import asyncio
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final
 
 from backburner.domain.jobs.outcome import Trace
 
 MOST_FRAMES: Final = 30
 """Of each exception, the innermost frames."""
+MOST_DEPTH: Final = 1_000
+"""How many frames of a thread are looked at."""
 MOST_ERRORS: Final = 5
 """The maximum number of exceptions of a chain or group."""
 LONGEST: Final = 8_000
@@ -26,6 +29,13 @@ _FOREIGN: Final = (
     "<frozen",
 )
 """Folders whose code is not the application's."""
+_PACKAGES: Final = tuple(f"{_PATHS[name]}/" for name in ("purelib", "platlib"))
+_STANDARD: Final = (
+    *(f"{_PATHS[name]}/" for name in ("stdlib", "platstdlib")),
+    "<frozen",
+)
+"""Folders of the standard library, in which packages may be installed."""
+_LOOP: Final = f"{Path(asyncio.__file__).parent}/"
 
 
 def trace_of(error: BaseException) -> Trace | None:
@@ -69,6 +79,37 @@ def _place(trace: TracebackType | None) -> str | None:
     innermost = (app_frames or frames)[-1:]
     if not innermost:
         return None
+    return _short(innermost[0].filename, innermost[0].lineno)
+
+
+def place_of_frame(frame: FrameType | None) -> str | None:
+    """
+    Return file, line and function of what an event loop runs, from its thread's frame.
+
+    This is the innermost frame of the application, or else of a package. `None` if the
+    loop runs neither.
+    """
+    found: FrameType | None = None
+    for _ in range(MOST_DEPTH):
+        if frame is None or frame.f_code.co_filename.startswith(_LOOP):
+            break
+        name = frame.f_code.co_filename
+        if not name.startswith(_FOREIGN):
+            found = frame
+            break
+        if found is None and not _is_standard(name):
+            found = frame
+        frame = frame.f_back
+    if found is None:
+        return None
+    place = _short(found.f_code.co_filename, found.f_lineno)
+    return f"{place} in {found.f_code.co_qualname}"
+
+
+def _is_standard(filename: str) -> bool:
+    return filename.startswith(_STANDARD) and not filename.startswith(_PACKAGES)
+
+
+def _short(filename: str, line: int | None) -> str:
     # Not the whole path: it differs between machines.
-    name = "/".join(PurePath(innermost[0].filename).parts[-2:])
-    return f"{name}:{innermost[0].lineno}"
+    return f"{'/'.join(PurePath(filename).parts[-2:])}:{line}"

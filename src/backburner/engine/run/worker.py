@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TypeAlias
 
 from backburner.domain.errors import StoreUnavailable, readable
 from backburner.domain.jobs import transitions
@@ -46,6 +47,15 @@ STUBBORN_SECONDS = 5.0
 """How long to wait for a handler to end after it was interrupted."""
 
 
+MakeHeartbeat: TypeAlias = Callable[
+    [Callable[[str], None], Callable[[], int], Callable[[], Claim | None]], Heartbeat
+]
+"""
+Makes a heartbeat from what to call when the lease is lost, and from functions that
+return the number of running jobs and the job whose handler the event loop runs now.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """Settings of a worker."""
@@ -72,7 +82,7 @@ class Worker:
         self,
         runtime: Runtime,
         options: WorkerOptions,
-        heartbeat: Callable[[Callable[[str], None], Callable[[], int]], Heartbeat],
+        heartbeat: MakeHeartbeat,
     ) -> None:
         self.id = ""
         self._options = options
@@ -84,7 +94,9 @@ class Worker:
             *(() if runtime.intake is None else (runtime.intake.bound,)),
         )
         self._loop = asyncio.get_running_loop()
-        self._heartbeat = heartbeat(self._hear_lost, lambda: self.running)
+        self._heartbeat = heartbeat(
+            self._hear_lost, lambda: self.running, self._current
+        )
         # In the order of arrival, so that a simulation can be replayed.
         self._attempts: dict[Attempt, None] = {}
         self._timeouts: Timeouts[Attempt] = Timeouts(self._time_out)
@@ -197,6 +209,18 @@ class Worker:
     def running(self) -> int:
         """The number of running handlers."""
         return len(self._attempts)
+
+    def _current(self) -> Claim | None:
+        """
+        Return the job whose handler the event loop runs at the moment.
+
+        Any thread may call this. Tasks that handlers start are not known.
+        """
+        task = asyncio.current_task(self._loop)
+        if task is None:
+            return None
+        attempts = tuple(self._attempts)
+        return next((each.claim for each in attempts if each.task is task), None)
 
     async def _enlist(self) -> None:
         worker = f"w_{self._runtime.dice.token()}"

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 from backburner.domain.errors import BrokerUnavailable, StoreUnavailable
-from backburner.domain.jobs.job import Submitted
+from backburner.domain.jobs.job import Claim, Submitted
 from backburner.engine.broker.health import BrokerHealth
 from backburner.engine.broker.intake import Intake
 from backburner.engine.broker.relay import Relay
@@ -294,7 +294,10 @@ class Process:
         return Worker(runtime, options, self._heartbeat)
 
     def _heartbeat(
-        self, lost: Callable[[str], None], running: Callable[[], int]
+        self,
+        lost: Callable[[str], None],
+        running: Callable[[], int],
+        _current: Callable[[], Claim | None],
     ) -> Heartbeat:
         heart = FailingHeart(self._store.heart(), self.world)
         self.world.hearts.append(heart)
