@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -142,31 +142,80 @@ class _Size:
         self.height = height
 
 
-Part = tuple[str, Sequence[Any] | None, Sequence[str], Callable[[Any], Sequence[Any]]]
-"""A part of a frame: name, items, headings and a function from item to row."""
+class _Part(NamedTuple):
+    """A part of a frame."""
+
+    name: str
+    items: Sequence[Any] | None
+    """`None` if the key may not see them."""
+    headings: Sequence[str]
+    row: Callable[[Any], Sequence[Any]]
+    weight: int = 1
+    """How much of the height it gets, relative to the others."""
+
+    @property
+    def fixed(self) -> int:
+        """How many lines it needs besides its rows: title, headings, blank line."""
+        return 3 if self.items else 2
 
 
 def _drawn(frame: Frame, size: _Size) -> RenderableType:
     """Draw a frame: each part gets its share of the height."""
-    parts: list[Part] = [
-        ("Queues", frame.queues, QUEUES, _queue_row),
-        ("Workers", frame.workers, WORKERS, _worker_row),
-        ("Lanes", frame.lanes, LANES, _lane_row),
-        ("Failures", frame.failures, FAILURES, _failure_row),
+    parts = [
+        _Part("Queues", _busiest(frame.queues), QUEUES, _queue_row, weight=2),
+        _Part("Workers", frame.workers, WORKERS, _worker_row),
+        _Part("Lanes", _fullest(frame.lanes), LANES, _lane_row),
+        _Part("Failures", frame.failures, FAILURES, _failure_row),
     ]
-    # A part has a title, headings and a line below it; the frame a first line.
-    room = max(len(parts), size.height - 1 - 3 * len(parts))
+    # The frame has a first line; below the last part, none is blank.
+    room = size.height - sum(part.fixed for part in parts)
     drawn: list[RenderableType] = [_title(frame)]
-    for place, (name, rows, headings, row) in enumerate(parts):
-        share = room // (len(parts) - place)
-        if rows is None:
-            drawn += [Text(name, style="bold"), Text("  not allowed for this key"), ""]
-            continue
-        shown = min(len(rows), max(1, share))
-        room -= max(1, shown)
-        drawn += [_heading(name, len(rows), shown), _table(headings, rows[:shown], row)]
+    for part, shown in zip(parts, _shares(parts, room), strict=True):
+        drawn.append(_heading(part, shown))
+        if part.items:
+            drawn.append(_table(part.headings, part.items[:shown], part.row))
         drawn.append("")
-    return Group(*drawn)
+    return Group(*drawn[:-1])
+
+
+def _shares(parts: Sequence[_Part], room: int) -> list[int]:
+    """
+    Divide lines among parts by their weights; return how many rows each one shows.
+
+    A part gets no more than it has rows, the others what it leaves, and each of them
+    at least one.
+    """
+    shares, weights = [0] * len(parts), sum(part.weight for part in parts)
+    counts = [len(part.items or ()) for part in parts]
+
+    def by_need(place: int) -> float:
+        return counts[place] / parts[place].weight
+
+    for place in sorted(range(len(parts)), key=by_need):
+        weight = parts[place].weight
+        shares[place] = min(counts[place], max(1, room * weight // weights))
+        room, weights = room - shares[place], weights - weight
+    return shares
+
+
+def _busiest(queues: Sequence[Queue] | None) -> Sequence[Queue] | None:
+    """Return queues in the order of their activity, then of their failures."""
+
+    def key(queue: Queue) -> tuple[float, int, str]:
+        rates = queue["submitted_per_minute"] + queue["ended_per_minute"]
+        activity = queue["running"] + queue["queued"] + rates
+        return -activity, -queue["totals"]["failed"], queue["name"]
+
+    return None if queues is None else sorted(queues, key=key)
+
+
+def _fullest(lanes: Sequence[Lane] | None) -> Sequence[Lane] | None:
+    """Return lanes in the order of how many calls wait for them, then are made."""
+
+    def key(lane: Lane) -> tuple[int, int, str]:
+        return -lane["waiting"], -lane["in_use"], lane["name"]
+
+    return None if lanes is None else sorted(lanes, key=key)
 
 
 def _title(frame: Frame) -> Text:
@@ -177,11 +226,13 @@ def _title(frame: Frame) -> Text:
     return title
 
 
-def _heading(name: str, count: int, shown: int) -> Text:
-    heading = Text(name, style="bold")
+def _heading(part: _Part, shown: int) -> Text:
+    heading = Text(part.name, style="bold")
+    if part.items is None:
+        return heading.append("  not allowed for this key", style="not bold")
+    count = len(part.items)
     more = f", {count - shown} more" if count > shown else ""
-    heading.append(f"  {count or 'none'}{more}", style="dim")
-    return heading
+    return heading.append(f"  {count or 'none'}{more}", style="dim")
 
 
 def _table(
@@ -237,7 +288,7 @@ WORKERS = (
     "state",
     "queues",
 )
-LANES = ("lane", "state", "#a minute", "#in use", "parked until")
+LANES = ("lane", "state", "#waiting", "#in use", "#a minute", "parked until")
 FAILURES = ("cause", "capability", "#jobs", "last")
 
 
@@ -281,8 +332,9 @@ def _lane_row(lane: Lane) -> Sequence[Any]:
     return (
         lane["name"],
         lane["state"] if is_open else Text(lane["state"], style="yellow"),
-        f"{lane['pace']:.0f}",
+        lane["waiting"],
         lane["in_use"],
+        f"{lane['pace']:.0f}",
         lane["parked_until"],
     )
 
