@@ -269,6 +269,37 @@ def test_a_failed_job_is_retried_by_its_id(ask, client, dead):
     assert 5 == again.returncode
 
 
+def test_a_fork_prints_the_id_of_the_new_job(ask, client):
+    job = client.submit("demo.echo", {"a": 1}).wait()
+
+    forked = ask("fork", job["id"], "--from", "1")
+    ended = client.wait(forked.stdout.strip())
+
+    assert (job["id"], {"a": 1}) == (ended["forked_from"], ended["output"])
+
+
+def test_a_dry_run_of_a_fork_says_what_it_would_reuse(run, answering):
+    named = {"reused": ["ask"] * 2, "quote": {"tokens": 105}}
+    arguments = ("fork", "job_1", "--from", "3", "--dry-run", "--url")
+
+    def dry(told, *more):
+        return run(*arguments, answering(200, told, "application/json"), *more).stdout
+
+    assert "reuses 2 steps: 1 ask, 2 ask; runs from step 3; about 105 tokens\n" == dry(
+        named
+    )
+    assert "reuses 1 step: 1 ask; runs from step 2\n" == dry(
+        {"reused": ["ask"], "quote": {"tokens": None}}
+    )
+    assert "reuses 0 steps; runs from step 1; about 7 tokens\n" == dry(
+        {"reused": [], "quote": {"tokens": 7}}
+    )
+    many = dry({"reused": ["ask"] * 11, "quote": {"tokens": 7}})
+    assert "reuses 11 steps: 1 ask, 2 ask" in many
+    assert "10 ask, …; runs from step 12" in many
+    assert named == json.loads(dry(named, "--json"))
+
+
 def test_watch_without_an_id_follows_everything(client, url, start):
     first = client.submit("demo.echo", {}).wait()
     watching = start("watch", "--after", "0", BACKBURNER_URL=url)

@@ -17,6 +17,7 @@ from backburner.cli.remote import Server, remote
 from backburner.client import Client, ClientError, Job, JobChange, is_final
 from backburner.client.options import SAME_INPUT
 from backburner.domain.jobs.job import JobState
+from backburner.shapes.jobs import ForkQuote
 
 CapabilityArgument = Annotated[
     str, typer.Argument(metavar="CAPABILITY", help="Name of the capability.")
@@ -38,6 +39,8 @@ HEADINGS = (
     *("ID", "STATE", "CAPABILITY", "QUEUE", "ATTEMPT", "PROGRESS", "CREATED"),
     *("TOKENS", "COST", "STEP", "FLOW"),
 )
+MOST_NAMED = 10
+"""How many steps a dry run of a fork names."""
 STEP_HEADINGS = ("NAME", "KIND", "STATE", "START EVENT", "MS", "SIZE", "STORED")
 STEP_FIELDS = itemgetter(
     *("name", "kind", "state", "run", "duration_ms", "size", "stored_at")
@@ -310,15 +313,30 @@ def fork(
         bool, typer.Option("--dry-run", help="Only show which results it would reuse.")
     ] = False,
 ) -> None:
-    """Run a job again from one of its steps, as a new job with earlier results."""
+    """Run a job again from one of its steps, as a new job, and print its id."""
     chosen: str | int = int(start) if start.isdecimal() else start
     given = SAME_INPUT if value is None else read_json(value)
     found = groups.job(job_id)
     if dry_run:
-        printing.write_json(server.client.quote_fork(found, chosen, given))
+        quoted = server.client.quote_fork(found, chosen, given)
+        server.write(quoted, _told_of_fork(quoted))
         return
     job = server.client.fork(found, chosen, given)
-    server.write(job, groups.state_of(job))
+    server.write(job, job["id"])
+
+
+def _told_of_fork(quoted: ForkQuote) -> str:
+    """Describe which results a fork reuses, where it starts and what it may use."""
+    names = [f"{n} {name}" for n, name in enumerate(quoted["reused"], 1)]
+    count = len(names)
+    more = ", …" if count > MOST_NAMED else ""
+    shown = f": {', '.join(names[:MOST_NAMED])}{more}" if names else ""
+    tokens = quoted["quote"]["tokens"]
+    return (
+        f"reuses {count} {'step' if count == 1 else 'steps'}{shown}; "
+        f"runs from step {count + 1}"
+        f"{'' if tokens is None else f'; about {tokens} tokens'}"
+    )
 
 
 @remote
