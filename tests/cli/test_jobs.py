@@ -1,12 +1,15 @@
 """The commands about jobs, against a real server: data on stdout, as lines or JSON."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from backburner.client import Client
 
 
 def the_lines_of(ended):
@@ -37,12 +40,60 @@ def test_a_wait_for_a_job_that_no_worker_takes_says_how_to_start_one(serve, run)
     alone = run(*arguments, serve("--no-worker").url)
     helped = run(*arguments[:3], "--url", serve().url)
 
+    said = (
+        " is queued: No worker serves the queue 'demo'. "
+        "Start one: `backburner worker --app MODULE:APP`\n"
+    )
     assert 8 == alone.returncode
-    assert (
-        "backburner: no worker takes jobs of the queue 'demo' now; "
-        "`backburner worker --app MODULE:APP` starts one\n"
-    ) in alone.stderr
+    assert 1 == alone.stderr.count(said)
     assert (0, "") == (helped.returncode, helped.stderr)
+
+
+def test_a_job_that_waits_for_a_person_names_the_command_that_answers(serve, run):
+    url = serve(BACKBURNER_APPS="backburner.demo:models").url
+    asked = ("submit", "demo.report", '{"is_reviewed": true}', "--url", url)
+    job = run(*asked).stdout.strip()
+    with Client(url) as client:
+        next(seen for seen in client.events(job) if seen["type"] == "job.waiting")
+    (question,) = the_lines_of(run("questions", "--json", "--url", url))
+    command = f"`backburner answer {job} {shlex.quote(question['name'])} JSON`"
+
+    shown = run("status", job, "--url", url)
+    as_json = run("status", job, "--json", "--url", url)
+    waited = run("wait", job, "--timeout", "0", "--url", url)
+
+    assert f"backburner: job {job} is waiting until " in shown.stderr
+    assert f"It waits for an answer of a person. Answer it: {command}\n" in shown.stderr
+    assert "" == as_json.stderr
+    assert (8, True) == (waited.returncode, command in waited.stderr)
+
+
+def test_a_job_of_a_paused_queue_and_a_scheduled_one_name_what_helps(serve, run):
+    url = serve().url
+    run("queues", "pause", "demo", "--url", url)
+    paused = run("submit", "demo.echo", "--url", url).stdout.strip()
+    later = run("submit", "demo.echo", "--delay", "1h", "--url", url).stdout.strip()
+
+    shown = run("status", paused, later, "--url", url)
+    ended = run(
+        *("submit", "demo.echo", "--wait", "--timeout", "0", "--json", "--url", url)
+    )
+
+    resume = "The queue 'demo' is paused. Resume it: `backburner queues resume demo`"
+    assert f"backburner: job {paused} is queued: {resume}\n" in shown.stderr
+    assert f"Start it: `backburner change {later} --now`\n" in shown.stderr
+    assert (8, 1) == (ended.returncode, ended.stderr.count(resume))
+    assert 1 == len(the_lines_of(ended))
+
+
+def test_a_job_of_drained_workers_names_the_one_to_resume(serve, run):
+    url = serve().url
+    (worker,) = the_lines_of(run("workers", "list", "--json", "--url", url))
+    run("workers", "drain", worker["id"], "--url", url)
+
+    ended = run("submit", "demo.echo", "--wait", "--timeout", "0", "--url", url)
+
+    assert f"Resume one: `backburner workers resume {worker['id']}`\n" in ended.stderr
 
 
 def test_capabilities_are_listed_with_the_fields_of_their_inputs(ask, client):

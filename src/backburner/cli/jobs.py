@@ -9,12 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from backburner.cli import costs, event_lines, following, groups, printing
+from backburner.cli import (
+    costs,
+    event_lines,
+    following,
+    groups,
+    printing,
+    waiting,
+)
 from backburner.cli.asking import moment, now, read_json, span
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.groups import IdArgument, TimeoutOption
 from backburner.cli.remote import Server, remote
-from backburner.client import Client, ClientError, Job, JobChange, is_final
+from backburner.client import Client, Job, JobChange, is_final
 from backburner.client.options import SAME_INPUT
 from backburner.domain.jobs.job import JobState
 from backburner.shapes.jobs import ForkQuote
@@ -128,8 +135,9 @@ def submit(
         completion=_completion(completion),
         callback=None if callback is None else {"url": callback},
     ).job
+    said = ""
     if wait:
-        _tell_if_unserved(server.client, job)
+        said = waiting.say_why(server.client, job, only=waiting.STUCK)
     is_live = wait and timeout is None and not server.as_json and sys.stdout.isatty()
     streamed = ""
     if is_live:
@@ -143,6 +151,7 @@ def submit(
     else:
         _write_result(job, streamed)
     if wait:
+        waiting.say_why(server.client, job, said=said)
         _leave_by(job)
 
 
@@ -151,12 +160,13 @@ def status(
     server: Server,
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of jobs.")],
 ) -> None:
-    """Show the state of jobs."""
+    """Show the state of jobs, and why they wait."""
     found = [server.client.get(groups.job(one)) for one in ids]
     server.write_all(HEADINGS, found, _row)
     if not server.as_json:
         for job in found:
             printing.write_trace(job)
+            waiting.say_why(server.client, job)
 
 
 @remote
@@ -178,6 +188,7 @@ def wait(
         return
     job = _wait(server.client, job_id, timeout)
     server.write(job, groups.state_of(job))
+    waiting.say_why(server.client, job)
     _leave_by(job)
 
 
@@ -464,21 +475,6 @@ def moment_of(text: str | None) -> str | None:
         return None
     is_span = text[-1:] in "smhd"
     return (now() - span(text) if is_span else moment(text)).isoformat()
-
-
-def _tell_if_unserved(client: Client, job: Job) -> None:
-    """Print a hint if no worker takes jobs of the queue of a queued job."""
-    if job["state"] != JobState.QUEUED:
-        return
-    try:
-        workers = client.workers()
-    except ClientError:
-        return  # the key may not list workers, and the wait itself tells the rest
-    if not any(job["queue"] in worker["queues"] for worker in workers):
-        printing.say(
-            f"backburner: no worker takes jobs of the queue {job['queue']!r} now; "
-            "`backburner worker --app MODULE:APP` starts one"
-        )
 
 
 def _wait(client: Client, job_id: str, timeout: float | None) -> Job:
