@@ -38,7 +38,16 @@ MOCK = {"BACKBURNER_AI": "mock"}
             {},
             "BACKBURNER_STORE",
         ),
-        (["worker", "--dev", "--store", "sqlite:///text.db"], {}, "BACKBURNER_STORE"),
+        (
+            ["worker", "--dev", "--store", "sqlite:///text.db"],
+            {},
+            "text.db is not an SQLite database",
+        ),
+        (
+            ["worker", "--dev"],
+            {"BACKBURNER_STORE": "postgresql://ann:secret@127.0.0.1:1/jobs"},
+            "BACKBURNER_STORE: connection refused; is PostgreSQL running at 127.0.0.1:",
+        ),
         (
             ["worker", "--dev", "--store", "sqlite:///no/such.db"],
             {},

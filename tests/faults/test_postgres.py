@@ -134,7 +134,7 @@ async def test_a_database_that_is_lost_during_the_start_ends_it_with_one_line(fl
 
     assert 2 == code
     assert "Traceback" not in process.log
-    assert "backburner: BACKBURNER_STORE cannot be used: " in process.log
+    assert "backburner: BACKBURNER_STORE: " in process.log
 
 
 async def submitted(client):

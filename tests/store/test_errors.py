@@ -100,16 +100,18 @@ async def test_a_file_that_is_no_database_is_refused_by_the_settings_name(path):
     path.write_text("not a database, but long enough to be taken for one" * 100)
     store = SqliteStore.from_url(f"sqlite:///{path}", FrozenClock(), NoFaults())
 
-    with pytest.raises(ConfigurationError, match=r"BACKBURNER_STORE: .*NOTADB"):
+    with pytest.raises(ConfigurationError) as told:
         await store.open()
+    assert f"BACKBURNER_STORE: {path} is not an SQLite database" == str(told.value)
 
 
 async def test_a_folder_is_refused_by_the_settings_name(path):
     path.mkdir()
     store = SqliteStore.from_url(f"sqlite:///{path}", FrozenClock(), NoFaults())
 
-    with pytest.raises(ConfigurationError, match=r"BACKBURNER_STORE: .*CANTOPEN"):
+    with pytest.raises(ConfigurationError) as told:
         await store.open()
+    assert str(told.value).startswith(f"BACKBURNER_STORE: {path} cannot be opened: ")
 
 
 async def test_a_file_in_a_folder_that_is_missing_is_refused(path):

@@ -1,6 +1,7 @@
 """Each error of the driver is ours, or a fault of ours; none is left to chance."""
 
 import inspect
+import socket
 
 import asyncpg
 import pytest
@@ -8,6 +9,7 @@ import sqlalchemy as sa
 
 from backburner.domain.errors import ConfigurationError, StoreFull, StoreUnavailable
 from backburner.ports.faults import NoFaults
+from backburner.stores.postgres import database
 from backburner.stores.postgres.database import as_ours
 from backburner.stores.postgres.store import PostgresStore
 
@@ -89,11 +91,57 @@ def test_a_statements_text_and_values_stay_out_of_the_message():
     assert "the database cannot be used: AdminShutdownError" == str(as_ours(wrapped))
 
 
-async def test_a_server_that_is_not_there_is_refused_by_the_settings_name():
-    url = "postgresql://ann:secret@127.0.0.1:1/jobs"
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (
+            "postgresql://ann:secret@127.0.0.1:1/jobs",
+            "connection refused; is PostgreSQL running at 127.0.0.1:1?",
+        ),
+        (
+            "postgresql://ann:secret@localhost:1/jobs",
+            "connection refused; is PostgreSQL running at localhost:1?",
+        ),
+        (
+            "postgresql://ann:secret@nohost.invalid/jobs",
+            "the host nohost.invalid is unknown",
+        ),
+        (
+            "postgresql:///jobs?host=/no/such/folder",
+            "PostgreSQL at its socket cannot be reached: No such file or directory",
+        ),
+    ],
+)
+async def test_a_server_that_is_not_there_is_refused_with_the_reason(url, reason):
     store = PostgresStore(url, faults=NoFaults())
 
-    with pytest.raises(ConfigurationError, match="BACKBURNER_STORE") as told:
+    with pytest.raises(ConfigurationError) as told:
         await store.open()
     await store.close()
-    assert "secret" not in str(told.value)
+    assert f"BACKBURNER_STORE: {reason}" == str(told.value)
+
+
+async def test_a_silent_server_is_named(monkeypatch):
+    monkeypatch.setattr(database, "CONNECT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"127.0.0.1:{silent.getsockname()[1]}"
+        store = PostgresStore(f"postgresql://u:secret@{place}/d", faults=NoFaults())
+        with pytest.raises(ConfigurationError) as told:
+            await store.open()
+        await store.close()
+
+    reason = f"no answer from PostgreSQL at {place} within 0.1 s"
+    assert f"BACKBURNER_STORE: {reason}" == str(told.value)
+
+
+async def test_a_database_that_does_not_exist_is_named(postgres_url):
+    url = sa.make_url(postgres_url).set(database="nodb")
+    store = PostgresStore(url.render_as_string(hide_password=False), faults=NoFaults())
+
+    with pytest.raises(ConfigurationError) as told:
+        await store.open()
+    await store.close()
+    assert (
+        "BACKBURNER_STORE: the database 'nodb' does not exist: create it, or correct "
+        "the URL"
+    ) == str(told.value)

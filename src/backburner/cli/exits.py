@@ -2,7 +2,8 @@
 
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from http import HTTPStatus
 from typing import Final, NoReturn
@@ -11,7 +12,7 @@ import typer
 
 from backburner.cli import printing
 from backburner.client import ClientError
-from backburner.domain.errors import ConfigurationError
+from backburner.domain.errors import ConfigurationError, StoreUnavailable
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
@@ -75,6 +76,15 @@ def _told(error: ClientError) -> str:
     is_denied = error.status == HTTPStatus.UNAUTHORIZED
     place = f"[{error.code}, request {error.request_id}]"
     return f"{error} {place}{hint if is_denied else ''}"
+
+
+@contextmanager
+def needing_the_store() -> Iterator[None]:
+    """Exit with one line if the store cannot be used."""
+    try:
+        yield
+    except (StoreUnavailable, OSError) as error:
+        raise ConfigurationError(f"BACKBURNER_STORE: {error}") from error
 
 
 def leave(code: Exit, message: str | None = None) -> NoReturn:

@@ -8,16 +8,11 @@ import typer
 
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption, now, span
-from backburner.cli.exits import Exit, leave, refuse
+from backburner.cli.exits import Exit, leave, needing_the_store, refuse
 from backburner.cli.serving import StoreOption
 from backburner.domain.auth.access import DEFAULT_SCOPES, ROLES, Role, possible
 from backburner.domain.auth.key import ID_LENGTH, PREFIX, ApiKey
-from backburner.domain.errors import (
-    ConfigurationError,
-    InvalidInput,
-    KeyNotFound,
-    StoreUnavailable,
-)
+from backburner.domain.errors import InvalidInput, KeyNotFound
 from backburner.domain.jobs.job import rfc3339
 from backburner.settings import read
 
@@ -149,11 +144,10 @@ def _with_keys(store: str | None, act: Callable[[Any], Awaitable[T]]) -> T:
             return await act(keys)
 
     try:
-        return asyncio.run(run())
+        with needing_the_store():
+            return asyncio.run(run())
     except InvalidInput as error:
         refuse(str(error))
-    except (StoreUnavailable, OSError) as error:
-        raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
 
 
 def _scopes(

@@ -12,10 +12,10 @@ from backburner.app import App
 from backburner.cli import printing
 from backburner.cli.applications import AppOption, find_present, load
 from backburner.cli.asking import JsonOption
-from backburner.cli.exits import Exit, leave
+from backburner.cli.exits import Exit, leave, needing_the_store
 from backburner.cli.serving import StoreOption
 from backburner.clock import SystemClock
-from backburner.domain.errors import ConfigurationError, StoreUnavailable
+from backburner.domain.errors import ConfigurationError
 from backburner.ports.faults import NoFaults
 from backburner.schemas import Migrated
 from backburner.settings import read
@@ -48,10 +48,8 @@ def migrate(
 
     settings = read(store=store, apps=app)
     found = find_store(settings.store, SystemClock(), NoFaults())
-    try:
+    with needing_the_store():
         outcome = asyncio.run(_migrate(found, HEAD, load(settings.apps), check=check))
-    except (StoreUnavailable, OSError) as error:
-        raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
     _show(outcome, HEAD, as_json=as_json)
     if outcome.after != HEAD:
         leave(Exit.PROBLEMS, "run `backburner migrate`")

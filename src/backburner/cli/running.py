@@ -25,12 +25,8 @@ import uvloop
 from backburner.app import App, WorkerPhase
 from backburner.backburner import Backburner
 from backburner.cli import faults, printing
-from backburner.cli.exits import STOP_SIGNALS, Exit
-from backburner.domain.errors import (
-    BackburnerError,
-    ConfigurationError,
-    StoreUnavailable,
-)
+from backburner.cli.exits import STOP_SIGNALS, Exit, needing_the_store
+from backburner.domain.errors import BackburnerError, ConfigurationError
 from backburner.engine.observability import telemetry
 from backburner.ports.log import log
 from backburner.settings import Settings, fault
@@ -97,7 +93,7 @@ async def _run(plan: Plan) -> bool:
             # Built before jobs start, because it blocks the event loop for a moment.
             server = await _server(plan, backburner, stack)
             if plan.works:
-                with _needing_the_store():
+                with needing_the_store():
                     await backburner.start_worker()
         except BackburnerError as error:
             _tell(plan, "failed", code=error.code)
@@ -148,7 +144,7 @@ async def _server(
     from backburner.http.auth import as_developer, by_key
     from backburner.http.protocol import config
 
-    with _needing_the_store():
+    with needing_the_store():
         app_routes = await _routes(plan, backburner, stack)
     app = http.build(
         backburner.engine,
@@ -259,7 +255,7 @@ async def _open(plan: Plan, stack: AsyncExitStack) -> Backburner:
         address=plan.address,
         faults=faults.parse(fault()),
     )
-    with _needing_the_store():
+    with needing_the_store():
         await stack.enter_async_context(backburner)
         await backburner.engine.store.ping()
         for name in plan.required:
@@ -275,15 +271,6 @@ async def _open(plan: Plan, stack: AsyncExitStack) -> Backburner:
                 "or use --dev to serve only this machine"
             )
     return backburner
-
-
-@contextmanager
-def _needing_the_store() -> Iterator[None]:
-    """Exit with one line if the store is lost during start-up."""
-    try:
-        yield
-    except (StoreUnavailable, OSError) as error:
-        raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
 
 
 class _Stop:

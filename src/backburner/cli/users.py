@@ -11,10 +11,9 @@ from backburner.backburner import Backburner
 from backburner.cli import faults, printing
 from backburner.cli.applications import AppOption, Present, find_present, load
 from backburner.cli.asking import JsonOption
-from backburner.cli.exits import Exit, leave, refuse
+from backburner.cli.exits import Exit, leave, needing_the_store, refuse
 from backburner.cli.serving import StoreOption
 from backburner.clock import SystemClock, SystemDice
-from backburner.domain.errors import ConfigurationError, StoreUnavailable
 from backburner.domain.jobs.job import Owner
 from backburner.engine.maintenance.erasure import Eraser, StillWorking
 from backburner.ports.faults import NoFaults
@@ -66,13 +65,12 @@ def erase(
         told = f"Erase user {user!r} of tenant {tenant!r} and all their data?"
         typer.confirm(told, abort=True, err=True)
     try:
-        counts = asyncio.run(
-            _erase(settings, Owner(tenant, user), leave_app or (), cancel=cancel)
-        )
+        with needing_the_store():
+            counts = asyncio.run(
+                _erase(settings, Owner(tenant, user), leave_app or (), cancel=cancel)
+            )
     except StillWorking as error:
         leave(Exit.CONFLICT, str(error))
-    except (StoreUnavailable, OSError) as error:
-        raise ConfigurationError(f"BACKBURNER_STORE cannot be used: {error}") from error
     if as_json:
         printing.write_json(counts)
     else:

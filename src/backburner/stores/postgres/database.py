@@ -1,12 +1,15 @@
 """Connections to PostgreSQL, and the conversion of its errors."""
 
 import asyncio
+import errno
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 import sqlalchemy as sa
@@ -30,6 +33,8 @@ POOL = 5
 """Pooled connections for reads and bodies, per process."""
 PIPES = 5
 """Further connections that each process keeps for its pipes."""
+
+REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"
 
 TRIES = 3
 RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -102,15 +107,40 @@ async def dial(
     Open a connection of the driver; all connections are opened here.
 
     `name` is the `application_name` that the server shows; `settings` are set for the
-    session.
+    session. Raises `StoreUnavailable`, with the reason, if there is no server, host or
+    database of this name.
     """
-    return await asyncpg.connect(
-        dsn,
-        timeout=timeout,
-        command_timeout=command_timeout,
-        connection_class=Connection,
-        server_settings={"application_name": name, **settings},
-    )
+    try:
+        return await asyncpg.connect(
+            dsn,
+            timeout=timeout,
+            command_timeout=command_timeout,
+            connection_class=Connection,
+            server_settings={"application_name": name, **settings},
+        )
+    except ssl.SSLError:
+        raise
+    except (OSError, asyncpg.InvalidCatalogNameError) as error:
+        raise StoreUnavailable(_unreached(dsn, error, timeout)) from error
+
+
+def _unreached(dsn: str, error: Exception, seconds: float) -> str:
+    """Return why no connection could be opened, without credentials."""
+    parts = urlsplit(dsn)
+    place = parts.netloc.rpartition("@")[2] or "its socket"
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        named = unquote(parts.path.removeprefix("/"))
+        which = f"the database {named!r}" if named else "the user's database"
+        return f"{which} does not exist: create it, or correct the URL"
+    if isinstance(error, socket.gaierror):
+        return f"the host {place.rpartition(':')[0] or place} is unknown"
+    if isinstance(error, TimeoutError):
+        return f"no answer from PostgreSQL at {place} within {seconds:g} s"
+    # With several addresses, the error of asyncio has a text and no number.
+    if isinstance(error, ConnectionRefusedError) or REFUSED in str(error):
+        return f"connection refused; is PostgreSQL running at {place}?"
+    reason = getattr(error, "strerror", None) or type(error).__name__
+    return f"PostgreSQL at {place} cannot be reached: {reason}"
 
 
 class Database:

@@ -155,9 +155,7 @@ class PostgresStore(BaseStore):
             if version is None:
                 _, version = await self.migrate()
         except StoreUnavailable as error:
-            raise ConfigurationError(
-                f"BACKBURNER_STORE: {shown} cannot be used: {error}"
-            ) from error
+            raise ConfigurationError(f"BACKBURNER_STORE: {error}") from error
         if version != migrations.HEAD:
             raise ConfigurationError(
                 f"BACKBURNER_STORE: {shown} is at schema {version}, this release needs "

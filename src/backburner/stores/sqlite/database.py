@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool, StaticPool
@@ -73,7 +74,7 @@ class Database:
 
     def connect(self) -> sa.Connection:
         """Open a connection; the caller closes it."""
-        with translated():
+        with translated(self.path):
             return self._engine.connect()
 
     def connect_reader(self) -> sa.Connection:
@@ -144,25 +145,31 @@ def _begin(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Convert the driver's errors; programming errors are not converted."""
+def translated(path: Path | None = None) -> Iterator[None]:
+    """
+    Convert the driver's errors; programming errors are not converted.
+
+    `path` is the file that is being opened, which the messages then name.
+    """
     try:
         yield
     except (sqlite3.Error, sa.exc.DBAPIError, OSError) as error:
-        ours = as_ours(error)
+        ours = as_ours(error, path)
         if ours is None:
             raise
         raise ours from error
 
 
-def as_ours(error: Exception) -> StoreUnavailable | None:
+def as_ours(error: Exception, path: Path | None = None) -> StoreUnavailable | None:
     """Convert an error to one of ours; `None` for a programming error."""
+    shown = "the database" if path is None else str(path)
     if isinstance(error, sa.exc.DBAPIError):
         if not isinstance(error.orig, Exception):
             return None
         error = error.orig
     if isinstance(error, OSError):
-        return StoreUnavailable(f"the database file cannot be used: {error.strerror}")
+        file = "the database file" if path is None else shown
+        return StoreUnavailable(f"{file} cannot be used: {error.strerror}")
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return None
@@ -170,8 +177,8 @@ def as_ours(error: Exception) -> StoreUnavailable | None:
         return StoreFull("the database has no space left")
     is_fenced = FENCED in str(error)
     if code & 0xFF in _UNAVAILABLE or is_fenced:
-        message = f"the database cannot be used: {_name(error)}"
-        return StoreUnavailable(FENCED if is_fenced else message)
+        problem = _PROBLEMS.get(code & 0xFF, f"cannot be used: {_name(error)}")
+        return StoreUnavailable(FENCED if is_fenced else f"{shown} {problem}")
     return None
 
 
@@ -199,6 +206,14 @@ _UNAVAILABLE = frozenset(
         sqlite3.SQLITE_AUTH,
     }
 )
+
+
+_PROBLEMS: Final = {
+    sqlite3.SQLITE_NOTADB: "is not an SQLite database",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: it must be a file that may be read "
+    "and written",
+}
+"""Problems with a file that its user can correct."""
 
 
 def _name(error: Exception) -> str:

@@ -335,9 +335,7 @@ class SqliteStore(BaseStore):
             if version is None:
                 _, version = self._migrate()
         except (StoreUnavailable, OSError) as error:
-            raise ConfigurationError(
-                f"BACKBURNER_STORE: {path} cannot be used: {error}"
-            ) from error
+            raise ConfigurationError(f"BACKBURNER_STORE: {error}") from error
         if version != migrations.HEAD:
             raise ConfigurationError(
                 f"BACKBURNER_STORE: {path} is at schema {version}, this release needs "
