@@ -168,7 +168,8 @@ def without_passwords(text: str) -> str:
     return _PASSWORD.sub(r"\1…", _PROOF.sub("//…@", text))
 
 
-def _has_place(url: str) -> bool:
+def has_place(url: str) -> bool:
+    """Return whether a URL names a host, and neither a query nor a fragment."""
     try:
         parts = urlsplit(url)
         is_odd = parts.port == 0 or bool(parts.query or parts.fragment)
@@ -180,7 +181,7 @@ def _has_place(url: str) -> bool:
 def _check_url(value: str) -> str:
     if value and not value.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
-    if value and not _has_place(value):
+    if value and not has_place(value):
         raise ValueError("must be a host, optionally with a port and a path")
     return value.rstrip("/")
 

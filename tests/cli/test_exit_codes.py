@@ -40,7 +40,15 @@ NOWHERE = "http://127.0.0.1:1"
         (3, ["result", "../../readyz"], "NOT_FOUND"),
         (3, ["submit", "demo.ecko"], "did you mean 'demo.echo'"),
         (7, ["jobs", "--url", NOWHERE], "backburner serve --dev"),
-        (7, ["jobs", "--url", "no such thing"], "cannot be reached"),
+        (2, ["jobs", "--url", "no such thing"], "write http://127.0.0.1:8765"),
+        (2, ["jobs", "--url", "http://"], "write http://127.0.0.1:8765"),
+        (2, ["jobs", "--url", "ftp://here"], "write http://127.0.0.1:8765"),
+        (2, ["jobs", "--url", "localhost:8765"], "write http://localhost:8765"),
+        (
+            2,
+            ["jobs", "--url", "http://localhost:8765/v1/"],
+            "write the URL without /v1: http://localhost:8765\n",
+        ),
         (
             8,
             ["submit", "demo.sleep", '{"seconds": 60}', "--wait", "--timeout", "0"],
@@ -94,6 +102,18 @@ def test_a_refusal_of_the_server_is_passed_on(run, answering, code, status, prob
     assert code == ended.returncode
     assert f"{problem['detail']} [{problem['code']}, request r-1]" in ended.stderr
     assert (401 == status) == ("set BACKBURNER_API_KEY" in ended.stderr)
+
+
+def test_only_a_server_that_may_be_down_is_asked_to_be_started(run, url):
+    secure = run("jobs", "--url", url.replace("http:", "https:"))
+    unknown = run("jobs", "--url", "http://nohost.invalid:1")
+    away = run("jobs", "--url", NOWHERE)
+
+    assert [7] * 3 == [ended.returncode for ended in (secure, unknown, away)]
+    assert "; the server speaks plain HTTP: write http://\n" in secure.stderr
+    assert [False, False, True] == [
+        "is it running?" in ended.stderr for ended in (secure, unknown, away)
+    ]
 
 
 @pytest.mark.executed

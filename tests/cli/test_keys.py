@@ -127,7 +127,7 @@ def test_a_key_is_revoked(keys):
         (["create", "--name", ""], {}, 2, "name"),
         (["create", "--tenant", " "], {}, 2, "--tenant"),
         (["create", "--user", "a b"], {}, 2, "user"),
-        (["create", "--store", "sqlite:////dev/null/x"], {}, 2, "BACKBURNER_STORE"),
+        (["create", "--store", "sqlite:////dev/null/x"], {}, 2, "--store: "),
         (["revoke", "nobody"], {}, 3, "no key has this ID"),
     ],
 )
@@ -183,4 +183,4 @@ def test_development_needs_no_key_and_stays_on_this_machine(serve, run):
 
     assert 200 == ask(server.url)
     assert 2 == outside.returncode
-    assert "BACKBURNER_HOST='0.0.0.0'" in outside.stderr
+    assert "--host='0.0.0.0'" in outside.stderr

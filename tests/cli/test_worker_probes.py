@@ -123,7 +123,7 @@ def test_a_taken_metrics_port_is_one_line_and_code_2(run):
 
     assert 2 == ended.returncode
     (line,) = ended.stderr.splitlines()
-    reason = f"BACKBURNER_METRICS_PORT={port} cannot be used: Address already in use"
+    reason = f"--metrics-port={port} cannot be used: Address already in use"
     assert line.startswith(f"backburner: {reason}")
     assert line.endswith("; choose another port, or --metrics-port 0 for a free one")
 

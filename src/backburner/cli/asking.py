@@ -9,7 +9,10 @@ import typer
 
 from backburner.cli.exits import refuse
 from backburner.client import Client
+from backburner.client.connection import DEFAULT_URL
 from backburner.clock import SystemClock
+from backburner.domain.errors import ConfigurationError
+from backburner.environment import has_place, without_passwords
 from backburner.settings import read
 
 UrlOption = Annotated[
@@ -47,11 +50,28 @@ PATIENCE_SECONDS = 2.0
 def connect(url: str | None, api_key: str | None = None) -> Client:
     """Return a client for the chosen server."""
     settings = read(url=url, api_key=api_key)
+    _check(settings.url)
     return Client(
         settings.url,
         api_key=settings.api_key.get_secret_value(),
         longest_pause=PATIENCE_SECONDS,
     )
+
+
+def _check(url: str) -> None:
+    """Refuse what cannot be the URL of a server, and say what to write."""
+    shown = without_passwords(url) if "//" in url else url.rpartition("@")[2]
+    wrong = f"BACKBURNER_URL={shown!r}"
+    if not url.startswith(("http://", "https://")):
+        is_host = "://" not in url and has_place(f"http://{url}")
+        example = f"http://{shown}" if is_host else DEFAULT_URL
+        raise ConfigurationError(f"{wrong} is not a URL: write {example}")
+    if not has_place(url):
+        raise ConfigurationError(f"{wrong} is not a URL: write {DEFAULT_URL}")
+    whole = shown.rstrip("/")
+    base = whole.removesuffix("/v1")
+    if base != whole:
+        raise ConfigurationError(f"{wrong}: write the URL without /v1: {base}")
 
 
 def span(text: str) -> timedelta:
