@@ -198,6 +198,7 @@ class Parts:
                 "BACKBURNER_APPS, or pass `capabilities` or `apps` to Backburner"
             )
         registry.own(bulk(self.engine))
+        registry.check_queues(settings.queues)
         runtime = Runtime(
             store=self.engine.store,
             notifier=self._notifier,

@@ -98,6 +98,11 @@ MOCK = {"BACKBURNER_AI": "mock"}
         (["worker", "--app", "right.py:app"], {}, "did you mean right:app?"),
         (["worker"], {"BACKBURNER_APPS": "wrong"}, "installed: ai, "),
         (["serve", "songs", "--dev"], {}, "no application is named 'songs'"),
+        (
+            ["worker", "--dev", "--queues", "demo,nope"],
+            {},
+            "no capability uses the queue 'nope'; known: backburner",
+        ),
         (["worker"], {"BACKBURNER_APPS": ""}, "--app or BACKBURNER_APPS"),
         (["serve"], KEYED, "BACKBURNER_WEBHOOK_SECRET is not set"),
         (["serve", "tasks", "--dev"], THERE, "AI_SERVICE_BASE_URL is not set"),
@@ -141,6 +146,16 @@ def test_the_variable_is_named_where_it_was_set(run):
         ended = run("serve", "--dev", BACKBURNER_PORT=port)
 
     assert f"BACKBURNER_PORT={port} cannot be used" in ended.stderr
+
+
+def test_a_server_without_an_application_says_so(serve):
+    alone, with_one = serve(BACKBURNER_APPS=""), serve()
+
+    said = [
+        any("this server runs no jobs of yours" in line for line in server.lines)
+        for server in (alone, with_one)
+    ]
+    assert [True, False] == said
 
 
 def test_ipv6_loopback_is_served_too(serve, run):

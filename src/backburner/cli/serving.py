@@ -37,6 +37,10 @@ DevOption = Annotated[
 ]
 
 LOOPBACK = ("localhost", "127.0.0.0/8", "::1")
+NO_APP = (
+    "backburner: no application: this server runs no jobs of yours; name one with "
+    "--app MODULE:APP"
+)
 DEV_PEPPER = "development only, a secret to nobody"
 
 
@@ -112,6 +116,8 @@ class Serving:
             here = address(listening)
 
             def ready(_backburner: Backburner, _stack: AsyncExitStack) -> None:
+                if not apps:
+                    printing.say(NO_APP)
                 printing.say(f"Backburner is ready at {here}")
                 printing.say(f"The dashboard is at {here}/ui/")
 

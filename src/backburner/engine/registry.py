@@ -273,6 +273,16 @@ class Registry:
             if name not in self._without_queue:
                 yield found.queue
 
+    def check_queues(self, chosen: Iterable[str]) -> None:
+        """Refuse a queue that no capability uses and whose limits nobody declared."""
+        known = {*self.served(), *self.policies, *self.withheld}
+        for queue in chosen:
+            if queue not in known:
+                raise ConfigurationError(
+                    f"no capability uses the queue {queue!r}; "
+                    f"known: {', '.join(sorted(known))}"
+                )
+
     def claimed(self, chosen: Iterable[str] = ()) -> list[str]:
         """Return the queues that a worker claims from: the chosen ones, or all."""
         named = list(chosen) or self.served()
