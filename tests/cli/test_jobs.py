@@ -196,6 +196,28 @@ def test_status_has_a_line_for_each_job(ask, client):
     assert ids == [job["id"] for job in the_lines_of(as_json)]
 
 
+def test_status_names_the_ids_that_are_unknown_and_shows_the_others(ask, client):
+    job = client.submit("demo.echo", {}).wait()
+
+    ended = ask("status", "job_none", job["id"], "job_gone")
+
+    assert 3 == ended.returncode
+    assert [job["id"]] == [row.split("\t")[0] for row in ended.stdout.splitlines()]
+    assert ["job_none", "job_gone"] == [
+        line.split(": ")[1] for line in ended.stderr.splitlines()
+    ]
+    assert 2 == ended.stderr.count("the job does not exist")
+
+
+def test_a_fingerprint_shows_the_newest_job_of_its_cause(ask, client, dead):
+    group = next(one for one in client.failures() if one["sample_id"] == dead["id"])
+
+    by_id = ask("dead-letters", "show", dead["id"])
+    by_cause = ask("dead-letters", "show", group["fingerprint"])
+
+    assert (0, by_id.stdout) == (by_cause.returncode, by_cause.stdout)
+
+
 def test_wait_says_how_a_job_ended(ask, client, dead):
     good = client.submit("demo.sleep", {"seconds": 0.1})
 
@@ -287,6 +309,7 @@ def test_many_dead_letters_are_retried_after_a_dry_run(ask, dead):
     which = ("--capability", dead["capability"], "--limit", "1")
 
     dry = ask("dead-letters", "retry", "--all", *which, "--dry-run", "--json")
+    plain = ask("dead-letters", "retry", "--all", *which, "--dry-run")
     paced = ("--canary", "1", "--rate", "5")
     done = ask("dead-letters", "retry", "--all", *which, *paced)
 
@@ -300,6 +323,8 @@ def test_many_dead_letters_are_retried_after_a_dry_run(ask, dead):
         "dry_run": True,
     } == counted
     assert f"1 of {matched} queued again\n" == done.stdout
+    assert plain.stdout.startswith(f"{matched} match")
+    assert plain.stdout.endswith("; nothing was queued\n")
 
 
 def test_what_did_not_fail_is_no_dead_letter(ask, client):

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -85,15 +86,31 @@ def span(text: str) -> timedelta:
         refuse(f"{text!r} is too long")
 
 
-def moment(text: str) -> datetime:
-    """Parse a time with a time zone, such as 2030-01-31T09:00:00Z."""
+def moment(text: str, others: str = "") -> datetime:
+    """
+    Parse a time with a time zone, such as 2030-01-31T09:00:00Z.
+
+    `others` is what the option accepts besides, for the message.
+    """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        refuse(f"{text!r}: write 2030-01-31T09:00:00Z")
+        refuse(f"{text!r} is not a time: write {others}2030-01-31T09:00:00Z")
     if found.tzinfo is None:
         refuse(f"{text!r} has no time zone: end it with Z")
     return found
+
+
+def read_text(path: Path, name: str) -> str:
+    """Read a text file; `name` is how the command calls it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        refuse(f"{name}: {path} does not exist")
+    except OSError as error:
+        refuse(f"{name}: {path} cannot be read: {error.strerror}")
+    except UnicodeError:
+        refuse(f"{name}: {path} is not a text in UTF-8")
 
 
 def read_json(text: str) -> Any:

@@ -7,8 +7,8 @@ import typer
 
 from backburner.cli import printing
 from backburner.cli.exits import Exit, leave, refuse
-from backburner.cli.groups import IdArgument
 from backburner.cli.remote import Server, remote
+from backburner.client import Client
 from backburner.domain.jobs.job import JobState
 
 app = typer.Typer(no_args_is_help=True, help="List, explain and retry failed jobs.")
@@ -28,9 +28,17 @@ def listing(server: Server) -> None:
 
 @app.command()
 @remote
-def show(server: Server, job_id: IdArgument) -> None:
-    """Show why a job failed, attempt by attempt."""
-    job = server.client.get(job_id)
+def show(
+    server: Server,
+    job_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="Id of a job, or a fingerprint, as `list` prints it."
+        ),
+    ],
+) -> None:
+    """Show why a job, or the newest one with a fingerprint, failed: its attempts."""
+    job = server.client.get(_sample(server.client, job_id))
     if job["state"] != JobState.FAILED:
         leave(
             Exit.CONFLICT,
@@ -93,6 +101,12 @@ def retry(
     if (job_id is None) != every:
         refuse("give either one ID or --all")
     if job_id is not None:
+        if not _is_job(job_id):
+            refuse(
+                f"{job_id} is not the id of a job; to retry all jobs with this "
+                f"fingerprint: `backburner dead-letters retry --all --fingerprint "
+                f"{job_id}`"
+            )
         job = server.client.retry(job_id)
         told, line = dict(job), job["state"]
     else:
@@ -107,4 +121,25 @@ def retry(
         )
         told = dict(retried)
         line = f"{retried['retried']} of {retried['matched']} queued again"
+        if dry_run:
+            count = retried["matched"]
+            line = f"{count} {'matches' if count == 1 else 'match'}; nothing was queued"
     server.write(told, line)
+
+
+def _is_job(name: str) -> bool:
+    return name.startswith("job_")
+
+
+def _sample(client: Client, name: str) -> str:
+    """Return the id of a job; for a fingerprint, that of its newest job."""
+    if _is_job(name):
+        return name
+    samples = {one["fingerprint"]: one["sample_id"] for one in client.failures()}
+    if name not in samples:
+        leave(
+            Exit.NOT_FOUND,
+            f"{name} is neither the id of a job nor the fingerprint of a dead letter: "
+            "`backburner dead-letters list` shows both",
+        )
+    return samples[name]

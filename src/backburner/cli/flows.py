@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from backburner.cli import groups, printing
-from backburner.cli.asking import read_json
+from backburner.cli.asking import read_json, read_text
 from backburner.cli.exits import refuse
 from backburner.cli.groups import (
     IdArgument,
@@ -68,6 +68,7 @@ def submit(
     ] = None,
 ) -> None:
     """Submit a flow and print its id, or its steps with --wait."""
+    groups.check_timeout(timeout, wait=wait)
     asked = _read(file)
     steps = asked.pop("steps", [])
     flow = server.client.submit_flow(steps, key=key, **asked).flow
@@ -97,10 +98,7 @@ def retry(server: Server, flow_id: IdArgument) -> None:
 
 def _read(file: str) -> dict[str, Any]:
     """Read the flow to submit; the server validates it."""
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-    except (OSError, UnicodeError) as error:
-        refuse(f"{file}: {error}")
+    text = sys.stdin.read() if file == "-" else read_text(Path(file), "FILE")
     asked = read_json(text)
     if not isinstance(asked, dict):
         refuse('the flow must be an object: {"steps": […]}')

@@ -41,6 +41,12 @@ def job(name: str) -> str:
     return name
 
 
+def check_timeout(timeout: float | None, *, wait: bool) -> None:
+    """Refuse a time to wait for a command that does not wait."""
+    if timeout is not None and not wait:
+        refuse("--timeout needs --wait")
+
+
 def wait(client: Client, name: str, timeout: float | None) -> Flow | Batch:
     """Return a flow or batch once it has ended, or as it is after the timeout."""
     try:

@@ -17,11 +17,11 @@ from backburner.cli import (
     printing,
     waiting,
 )
-from backburner.cli.asking import moment, now, read_json, span
+from backburner.cli.asking import moment, now, read_json, read_text, span
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.cli.groups import IdArgument, TimeoutOption
 from backburner.cli.remote import Server, remote
-from backburner.client import Client, Job, JobChange, is_final
+from backburner.client import Client, Job, JobChange, NotFound, is_final
 from backburner.client.options import SAME_INPUT
 from backburner.domain.jobs.job import JobState
 from backburner.shapes.jobs import ForkQuote
@@ -116,6 +116,7 @@ def submit(
     ] = None,
 ) -> None:
     """Submit a job and print its id, or its result with --wait."""
+    groups.check_timeout(timeout, wait=wait)
     if key is not None and delay is not None:
         refuse("--delay cannot be combined with --key: use --run-at instead")
     job = server.client.submit(
@@ -161,12 +162,22 @@ def status(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of jobs.")],
 ) -> None:
     """Show the state of jobs, and why they wait."""
-    found = [server.client.get(groups.job(one)) for one in ids]
-    server.write_all(HEADINGS, found, _row)
+    found, missing = [], []
+    for one in ids:
+        try:
+            found.append(server.client.get(groups.job(one)))
+        except NotFound as error:
+            missing.append(f"{one}: {error}")
+    if found:
+        server.write_all(HEADINGS, found, _row)
     if not server.as_json:
         for job in found:
             printing.write_trace(job)
             waiting.say_why(server.client, job)
+    if missing:
+        for line in missing[:-1]:
+            printing.say(f"backburner: {line}")
+        leave(Exit.NOT_FOUND, missing[-1])
 
 
 @remote
@@ -425,10 +436,7 @@ def input_of(text: str | None, file: Path | None) -> Any:
     if text == "-":
         text = sys.stdin.read()
     elif file is not None:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeError) as error:
-            refuse(f"--file: {error}")
+        text = read_text(file, "--file")
     return read_json(text or "{}")
 
 
@@ -437,7 +445,7 @@ def _metadata(told: list[str] | None) -> Mapping[str, str] | None:
         return None
     pairs = [one.partition("=") for one in told]
     if not all(mark for _, mark, _ in pairs):
-        refuse("--metadata: say NAME=TEXT")
+        refuse("--metadata: write NAME=TEXT")
     return {name: text for name, _, text in pairs}
 
 
@@ -463,7 +471,7 @@ def _time_of(option: str, text: str | None, key: str | None) -> str | None:
     if text is None:
         return None
     if text[-1:] not in "smhd":
-        return moment(text).isoformat()
+        return moment(text, "5m, 2h or ").isoformat()
     if key is not None:
         refuse(f"{option} {text} cannot be combined with --key: give a time instead")
     return (now() + span(text)).isoformat()
@@ -473,8 +481,9 @@ def moment_of(text: str | None) -> str | None:
     """Parse a time, or a duration before now."""
     if text is None:
         return None
-    is_span = text[-1:] in "smhd"
-    return (now() - span(text) if is_span else moment(text)).isoformat()
+    if text[-1:] in "smhd":
+        return (now() - span(text)).isoformat()
+    return moment(text, "2h, 1d or ").isoformat()
 
 
 def _wait(client: Client, job_id: str, timeout: float | None) -> Job:
