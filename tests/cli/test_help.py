@@ -61,3 +61,26 @@ def test_commands_that_the_dashboard_shows_can_be_run(line):
 
 def test_commands_of_the_dashboard_are_found():
     assert 12 < len(set(shown_commands()))
+
+
+def groups_with_a_list():
+    commands = get_command(app).commands
+    return [
+        name
+        for name, found in commands.items()
+        if "list" in getattr(found, "commands", ())
+    ]
+
+
+@pytest.mark.parametrize("name", groups_with_a_list())
+def test_a_group_without_a_subcommand_lists(ask, name):
+    bare, listed = ask(name), ask(name, "list")
+    misplaced = ask(name, "--json", "list")
+
+    assert (0, listed.stdout) == (bare.returncode, bare.stdout)
+    assert 2 == misplaced.returncode
+    assert "write the options after `list`" in misplaced.stderr
+
+
+def test_the_groups_with_a_list_are_found():
+    assert {"batches", "keys", "lanes", "queues"} < {*groups_with_a_list()}

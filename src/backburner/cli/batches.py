@@ -8,15 +8,15 @@ import typer
 
 from backburner.cli import groups, printing
 from backburner.cli.groups import IdArgument, LimitOption, StateOption, TagOption
-from backburner.cli.remote import Server, remote
+from backburner.cli.remote import Server, lists, remote
 from backburner.client import Batch
 
-app = typer.Typer(no_args_is_help=True, help="List, cancel and retry batches.")
+app = typer.Typer(help="List, cancel and retry batches.")
 
 HEADINGS: Final = ("ID", "STATE", "DONE", "EXPECTED", "TAGS", "CREATED", "FINISHED")
 
 
-@app.command("list")
+@lists(app)
 @remote
 def listing(
     server: Server,

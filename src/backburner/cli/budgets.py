@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from backburner.cli.remote import Server, remote
+from backburner.cli.remote import Server, lists, remote
 from backburner.client import BudgetRule, Budgets
 from backburner.domain.costs.budget import Overrun, Scope
 
-app = typer.Typer(no_args_is_help=True, help="List, set and delete budgets.")
+app = typer.Typer(help="List, set and delete budgets.")
 
 HEADINGS = ("SCOPE", "OF", "LIMIT", "HELD", "SETTLED", "OVERDRAFT", "LEFT", "UNTIL")
 FIELDS = itemgetter(
@@ -33,7 +33,7 @@ PerOption = Annotated[
 ]
 
 
-@app.command("list")
+@lists(app)
 @remote
 def listing(
     server: Server,

@@ -7,11 +7,11 @@ import typer
 
 from backburner.cli import printing
 from backburner.cli.exits import Exit, leave, refuse
-from backburner.cli.remote import Server, remote
+from backburner.cli.remote import Server, lists, remote
 from backburner.client import Client
 from backburner.domain.jobs.job import JobState
 
-app = typer.Typer(no_args_is_help=True, help="List, explain and retry failed jobs.")
+app = typer.Typer(help="List, explain and retry failed jobs.")
 
 FIELDS = itemgetter(
     *("fingerprint", "count", "capability", "code", "last_at", "sample_id")
@@ -19,7 +19,7 @@ FIELDS = itemgetter(
 HEADINGS = ("FINGERPRINT", "COUNT", "CAPABILITY", "CODE", "LAST", "SAMPLE")
 
 
-@app.command("list")
+@lists(app)
 @remote
 def listing(server: Server) -> None:
     """List dead letters grouped by cause, latest first."""

@@ -18,17 +18,17 @@ from backburner.cli.groups import (
     TagOption,
     TimeoutOption,
 )
-from backburner.cli.remote import Server, remote
+from backburner.cli.remote import Server, lists, remote
 from backburner.client import Flow, Step
 
-app = typer.Typer(no_args_is_help=True, help="List, submit, cancel and retry flows.")
+app = typer.Typer(help="List, submit, cancel and retry flows.")
 
 HEADINGS: Final = ("ID", "STATE", "GENERATION", "TAGS", "CREATED", "FINISHED")
 STEPS: Final = ("STEP", "STATE", "CAPABILITY", "ATTEMPT", "NEEDS", "JOB", "ERROR")
 FIELDS: Final = frozenset({"steps", "deadline", "tags", "callback"})
 
 
-@app.command("list")
+@lists(app)
 @remote
 def listing(
     server: Server,

@@ -9,6 +9,7 @@ import typer
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption, now, span
 from backburner.cli.exits import Exit, leave, needing_the_store, refuse
+from backburner.cli.remote import lists
 from backburner.cli.serving import StoreOption
 from backburner.domain.auth.access import DEFAULT_SCOPES, ROLES, Role, possible
 from backburner.domain.auth.key import ID_LENGTH, PREFIX, ApiKey
@@ -18,7 +19,7 @@ from backburner.settings import read
 
 T = TypeVar("T")
 
-app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
+app = typer.Typer(help="Create, list and revoke API keys.")
 
 HEADINGS = ("ID", "NAME", "TENANT", "USER", "SCOPES", "STATE", "LAST USED")
 ALL = "all"
@@ -78,7 +79,7 @@ def create(
     )
 
 
-@app.command("list")
+@lists(app)
 def listing(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the keys of all tenants, oldest first."""
     found = _with_keys(store, lambda keys: keys.list())

@@ -4,8 +4,7 @@ from operator import itemgetter
 
 import typer
 
-from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
-from backburner.cli.remote import Server, remote
+from backburner.cli.remote import Server, lists, remote
 
 app = typer.Typer(help="List the lanes of providers, their rates and which are paused.")
 
@@ -15,26 +14,8 @@ FIELDS = itemgetter(
 )
 
 
-@app.callback(invoke_without_command=True)
-def without_command(
-    ctx: typer.Context,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
-    """List the lanes of providers, their rates and which are paused."""
-    if ctx.invoked_subcommand is None:
-        with connect(url, api_key) as client:
-            _list(Server(client, as_json))
-
-
-@app.command("list")
+@lists(app)
 @remote
 def listing(server: Server) -> None:
     """List the lanes of providers, their rates and which are paused."""
-    _list(server)
-
-
-def _list(server: Server) -> None:
     server.write_all(HEADINGS, server.client.lanes(), FIELDS)

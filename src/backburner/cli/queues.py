@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from backburner.cli.remote import Server, remote
+from backburner.cli.remote import Server, lists, remote
 from backburner.client import Queue
 
-app = typer.Typer(no_args_is_help=True, help="List, pause and resume queues.")
+app = typer.Typer(help="List, pause and resume queues.")
 
 HEADINGS = (
     "QUEUE",
@@ -32,7 +32,7 @@ NameArgument = Annotated[
 ]
 
 
-@app.command("list")
+@lists(app)
 @remote
 def listing(server: Server) -> None:
     """List the queues with their depths and limits."""

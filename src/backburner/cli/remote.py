@@ -6,8 +6,11 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, Final, TypeVar
 
+import typer
+
 from backburner.cli import printing
 from backburner.cli.asking import JsonOption, KeyOption, UrlOption, connect
+from backburner.cli.exits import refuse
 from backburner.client import Client
 
 T = TypeVar("T")
@@ -47,6 +50,9 @@ _SHARED: Final = (
     Parameter("api_key", Parameter.KEYWORD_ONLY, default=None, annotation=KeyOption),
 )
 
+_OF_GROUPS: Final = frozenset({"as_json", "url", "api_key", "store"})
+"""The options that a group takes if it is called without a subcommand."""
+
 
 def remote(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command `--json`, `--url` and `--api-key`, and its first argument."""
@@ -63,3 +69,28 @@ def remote(command: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = Signature(shown)  # type: ignore[attr-defined]
     call.__annotations__ = {option.name: option.annotation for option in shown}
     return call
+
+
+def lists(app: typer.Typer) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command the `list` of a group, which runs without a subcommand too."""
+
+    def register(command: Callable[..., None]) -> Callable[..., None]:
+        app.command("list")(command)
+        options = signature(command).parameters.values()
+        shared = [option for option in options if option.name in _OF_GROUPS]
+
+        def call(ctx: typer.Context, **named: Any) -> None:
+            if ctx.invoked_subcommand is None:
+                command(**named)
+            elif any(named.values()):
+                refuse(f"write the options after `{ctx.invoked_subcommand}`")
+
+        context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        call.__signature__ = Signature([context, *shared])  # type: ignore[attr-defined]
+        call.__annotations__ = {
+            option.name: option.annotation for option in (context, *shared)
+        }
+        app.callback(invoke_without_command=True)(call)
+        return command
+
+    return register

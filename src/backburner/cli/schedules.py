@@ -5,14 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from backburner.cli.asking import (
-    JsonOption,
-    KeyOption,
-    UrlOption,
-    connect,
-    read_json,
-)
-from backburner.cli.remote import Server, remote
+from backburner.cli.asking import read_json
+from backburner.cli.remote import Server, lists, remote
 from backburner.client import Schedule, ScheduleOptions
 
 app = typer.Typer(help="List, save, pause and run schedules.")
@@ -23,25 +17,11 @@ NameArgument = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def without_command(
-    ctx: typer.Context,
-    *,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
-    """List the schedules and when each fires next."""
-    if ctx.invoked_subcommand is None:
-        with connect(url, api_key) as client:
-            _list(Server(client, as_json))
-
-
-@app.command("list")
+@lists(app)
 @remote
 def listing(server: Server) -> None:
     """List the schedules and when each fires next."""
-    _list(server)
+    server.write_all(HEADINGS, server.client.schedules(), _row)
 
 
 @app.command("set")
@@ -101,10 +81,6 @@ def run(server: Server, name: NameArgument) -> None:
     """Submit a schedule's job now and print its id."""
     job = server.client.run_schedule(name)
     server.write(job, job["id"])
-
-
-def _list(server: Server) -> None:
-    server.write_all(HEADINGS, server.client.schedules(), _row)
 
 
 def _row(schedule: Schedule) -> Sequence[Any]:

@@ -7,7 +7,7 @@ import typer
 
 from backburner.cli import printing
 from backburner.cli.applications import load
-from backburner.cli.remote import Server, remote
+from backburner.cli.remote import Server, lists, remote
 from backburner.client import Endpoint
 from backburner.clock import SystemClock
 from backburner.domain.errors import ConfigurationError
@@ -15,9 +15,7 @@ from backburner.engine.webhooks.callback_sender import CallbackSender
 from backburner.settings import read
 from backburner.startup import reach_of, read_apps
 
-app = typer.Typer(
-    no_args_is_help=True, help="Manage webhook endpoints, their secrets and deliveries."
-)
+app = typer.Typer(help="Manage webhook endpoints, their secrets and deliveries.")
 
 HEADINGS = ("ENDPOINT", "STATE", "SECRET", "URL", "REASON")
 
@@ -26,7 +24,7 @@ EndpointArgument = Annotated[
 ]
 
 
-@app.command("list")
+@lists(app)
 @remote
 def listing(server: Server) -> None:
     """List webhook endpoints, newest first."""

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from backburner.cli.remote import Server, remote
+from backburner.cli.remote import Server, lists, remote
 from backburner.client import Worker
 
-app = typer.Typer(no_args_is_help=True, help="List, drain and resume workers.")
+app = typer.Typer(help="List, drain and resume workers.")
 
 HEADINGS = (
     "WORKER",
@@ -27,7 +27,7 @@ IdArgument = Annotated[
 ]
 
 
-@app.command("list")
+@lists(app)
 @remote
 def listing(server: Server) -> None:
     """List the workers, the oldest first."""
