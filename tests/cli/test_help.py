@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from backburner.cli import app
 from backburner.http import dashboard
@@ -61,6 +62,27 @@ def test_commands_that_the_dashboard_shows_can_be_run(line):
 
 def test_commands_of_the_dashboard_are_found():
     assert 12 < len(set(shown_commands()))
+
+
+def commands(command, name=()):
+    yield name
+    for called, found in getattr(command, "commands", {}).items():
+        yield from commands(found, (*name, called))
+
+
+@pytest.mark.parametrize("name", [*commands(get_command(app))])
+def test_the_help_shows_placeholders_and_no_types(name):
+    shown = CliRunner().invoke(app, [*name, "--help"], env={"COLUMNS": "80"}).output
+
+    assert "Usage: " in shown
+    assert [] == re.findall(r"<(?:bool|str|int|float|path|list).*|\[\[.*", shown)
+
+
+def test_the_defaults_of_the_address_are_shown():
+    shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).output
+
+    assert "Address to listen on. Default: 127.0.0.1." in shown
+    assert "0 selects a free one. Default: 8765." in shown
 
 
 def groups_with_a_list():

@@ -23,6 +23,7 @@ from backburner.cli import (
     exits,
     flows,
     guard,
+    helping,
     jobs,
     keys,
     lanes,
@@ -41,6 +42,7 @@ from backburner.cli import (
 )
 from backburner.cli.asking import JsonOption
 
+helping.install()
 app = typer.Typer(
     name="backburner",
     cls=app_commands.Root,

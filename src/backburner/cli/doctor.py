@@ -42,7 +42,7 @@ COLOURS = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 def doctor(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SERVICE]...", help="Services as given to `serve`."),
+        typer.Argument(metavar="SERVICE", help="Services as given to `serve`."),
     ] = None,
     *,
     app: AppOption = None,

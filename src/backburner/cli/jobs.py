@@ -159,7 +159,7 @@ def submit(
 @remote
 def status(
     server: Server,
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of jobs.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of jobs.")],
 ) -> None:
     """Show the state of jobs, and why they wait."""
     found, missing = [], []
@@ -208,7 +208,7 @@ def watch(
     server: Server,
     job_id: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="Job, flow or batch. Default: all."),
+        typer.Argument(metavar="ID", help="Job, flow or batch. Default: all."),
     ] = None,
     *,
     after: Annotated[

@@ -22,14 +22,20 @@ from backburner.startup import check
 
 StoreOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Database: sqlite:///file or postgresql://…."),
+    typer.Option(
+        metavar="URL",
+        help="Database: sqlite:///file or postgresql://…. Default: sqlite:///backburner.db.",
+    ),
 ]
 SlotsOption = Annotated[
-    int | None, typer.Option(help="Maximum number of concurrent jobs.", metavar="N")
+    int | None,
+    typer.Option(help="Maximum number of concurrent jobs. Default: 100.", metavar="N"),
 ]
 LevelOption = Annotated[
     str | None,
-    typer.Option(help="Minimum log level: debug, info, warning or error."),
+    typer.Option(
+        help="Minimum log level: debug, info, warning or error. Default: info."
+    ),
 ]
 DevOption = Annotated[
     bool,
@@ -48,15 +54,18 @@ def serve(
     services: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SERVICE]...",
+            metavar="SERVICE",
             help="Applications whose routes are served, such as tasks or ai. "
             "Default: those of --app.",
         ),
     ] = None,
     *,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")
+    ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Port to listen on; 0 selects a free one.")
+        int | None,
+        typer.Option(help="Port to listen on; 0 selects a free one. Default: 8765."),
     ] = None,
     store: StoreOption = None,
     dev: DevOption = False,
