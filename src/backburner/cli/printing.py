@@ -9,6 +9,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
+from backburner.domain.printable import on_lines, on_one_line
+
 data = Console(soft_wrap=True, highlight=False)
 words = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -24,7 +26,7 @@ def say(message: str) -> None:
 
 def clean(value: Any) -> str:
     """Return a value without terminal control characters and line breaks."""
-    return "".join(ch if ch.isprintable() else " " for ch in str(value))
+    return on_one_line(str(value))
 
 
 def write_line(text: str) -> None:
@@ -43,7 +45,7 @@ def write_trace(job: Mapping[str, Any]) -> None:
 
 def write_text(text: str) -> None:
     """Print a piece of a longer text at once, cleaned except for line breaks."""
-    sys.stdout.write("".join(ch if ch in "\n\t" else clean(ch) for ch in text))
+    sys.stdout.write(on_lines(text))
     sys.stdout.flush()
 
 

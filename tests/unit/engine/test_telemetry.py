@@ -73,3 +73,20 @@ def test_a_developer_sees_the_trace_and_the_message_with_its_type_once(
 
     assert "  File\nKeyError: 'a name'\n" == console.getvalue()
     assert "a name" not in log.getvalue()
+
+
+def test_a_message_cannot_control_the_developers_terminal(log, monkeypatch):
+    monkeypatch.setattr(telemetry, "_traces", None)  # restored after the test
+    console = io.StringIO()
+    telemetry.show_traces(console)
+    failed = Failed(
+        "X", "\x1b[2J\x9bKone\n\ttwo\r", trace=Trace("  File\nE\n", "o.py:7")
+    )
+    change = transitions.settle(
+        a_claim(), failed, now=NOON, backoff=timedelta(seconds=1), limits=Limits()
+    )
+
+    telemetry.settled([(a_claim(), change)])
+
+    assert "  File\nE:  [2J Kone\n\ttwo \n" == console.getvalue()
+    assert "" != log.getvalue()

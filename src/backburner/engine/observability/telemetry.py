@@ -24,6 +24,7 @@ from backburner.domain.events.event import SCHEDULED
 from backburner.domain.jobs.job import Claim, Instant, JobState
 from backburner.domain.jobs.transitions import Change
 from backburner.domain.lanes.rate_limit_headers import RateLimitInfo
+from backburner.domain.printable import on_lines
 from backburner.domain.queues.queue import Throttling
 from backburner.engine.observability.durations import Durations
 from backburner.ports.log import Unbreakable, listed, log
@@ -229,7 +230,7 @@ def _log_failure(claim: Claim, change: Change, error: Problem) -> None:
     if _traces is not None and change.trace is not None:
         trace, _, kind = change.trace.rstrip().rpartition("\n")
         message = error.message.removeprefix(f"{kind}: ")
-        _traces.write(f"{trace}\n{kind}: {message}\n")
+        _traces.write(on_lines(f"{trace}\n{kind}: {message}\n"))
 
 
 def _origin(change: Change) -> dict[str, str]:
