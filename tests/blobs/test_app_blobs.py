@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
 
@@ -225,6 +226,58 @@ async def test_a_row_commits_with_what_the_application_writes(bb, songs, root):
     assert [(blob.id,)] == [tuple(row) for row in noted]
     assert [blob] == list(await songs.list())
     assert [blob.id] == [path.name for path in left_in(root)]
+
+
+@BOTH
+async def test_a_cancel_during_the_commit_keeps_what_was_committed(bb, songs):
+    """The application has noted the blob, so its content must stay."""
+    await bb.transact(lambda tx: notes.create(tx.connection))
+
+    def note(tx, blob):
+        tx.connection.execute(notes.insert(), {"blob": blob.id})
+
+    async def commit(body):
+        stored = await bb.engine.transact(body)
+        writing.cancel()
+        await asyncio.to_thread(int)
+        return stored
+
+    cancelling = replace(songs._service, commit=commit).of(SONGS, LOCAL)
+    writing = asyncio.create_task(cancelling.write(b"x", also=note))
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    [noted] = await bb.read(lambda v: v.connection.execute(sa.select(notes)).all())
+
+    assert b"x" == await content(songs, await songs.find(noted.blob))
+
+
+@BOTH
+async def test_a_cancel_waits_for_a_commit_that_takes_long(bb, songs, root):
+    """Otherwise the server could store the row after the bytes were deleted."""
+    reached, released, late = asyncio.Event(), asyncio.Event(), []
+
+    async def commit(body):
+        reached.set()
+        try:
+            await released.wait()
+        except asyncio.CancelledError:  # the server does not notice
+            late.append(body)
+            raise
+        return await bb.engine.transact(body)
+
+    stalled = replace(songs._service, commit=commit).of(SONGS, LOCAL)
+    writing = asyncio.create_task(stalled.write(b"x"))
+    await reached.wait()
+    writing.cancel()
+    await asyncio.to_thread(int)
+    released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    for body in late:
+        await bb.engine.transact(body)
+
+    assert [] == list(await songs.list())
+    assert [] == left_in(root)
 
 
 async def test_an_unknown_commit_leaves_the_bytes_to_the_sweep(

@@ -149,7 +149,8 @@ class AppBlobs:
         Size and SHA-256 are computed on the way. More than `max_size` bytes raise
         `BlobTooLarge` as soon as they arrive. If this raises, nothing is left.
         After `keep` it is deleted; without it, when `delete` is called.
-        `also` writes to the application's own tables in the transaction of the row.
+        `also` writes to the application's own tables in the transaction of the row. A
+        caller that is cancelled while that transaction commits keeps both or neither.
         """
         check_label(name, content_type)
         blob = self._new(name, content_type, keep)
@@ -199,7 +200,6 @@ class AppBlobs:
         stored = await self._commit(blob, measured, also)
         if stored is None:
             # Another process was faster; both read the same bytes.
-            await self._service.drop([blob.id])
             return await self.confirm(upload)
         await self._service.drop([upload])
         return stored
@@ -295,25 +295,31 @@ class AppBlobs:
     async def _commit(
         self, blob: AppBlob, measured: Measured, also: Also | None
     ) -> AppBlob | None:
-        """Store the row of a complete content; `None` if its upload already has one."""
+        """
+        Store the row of a complete content; `None` if its upload already has one.
+
+        A cancelled caller waits for the outcome of the commit, because only that tells
+        whether the bytes may be deleted. What `also` wrote stays with its blob.
+        """
         service = self._service
         stored = replace(blob, size=measured.size, sha256=measured.sha256)
 
         def body(tx: Transaction) -> AppBlob | None:
+            self._check_age(blob)
             seq = service.rows.insert_blob(tx.connection, stored)
             numbered = None if seq is None else replace(stored, seq=seq)
             if numbered is not None and also is not None:
                 also(tx, numbered)
             return numbered
 
-        try:
-            self._check_age(blob)
-            committed = await service.commit(body)
-        except StoreUnavailable:
-            raise  # the row may be there: the sweep looks
-        except BaseException:
+        committing = asyncio.ensure_future(service.commit(body))
+        cancelled = await streams.ended(committing)
+        is_wanted = cancelled is None or also is not None
+        if _is_void(committing, is_wanted=is_wanted):
             await asyncio.shield(self._undo(blob))
-            raise
+        if cancelled is not None:
+            raise cancelled
+        committed = committing.result()
         service.faults.hit("blobs.committed")
         return committed
 
@@ -323,7 +329,7 @@ class AppBlobs:
             raise UploadTooSlow("the content took longer than 12 hours to be written")
 
     async def _undo(self, blob: AppBlob) -> None:
-        """Delete the bytes of a failed write."""
+        """Delete the bytes of a write, and its row if there is one."""
         with suppress(StoreUnavailable):
             await self._service.transact(lambda tx: self.remove(tx, [blob.id]))
             await self._service.drop([blob.id])
@@ -344,6 +350,17 @@ def current(found: AppBlob | None, now: Instant) -> AppBlob:
     if found is None or (found.expires_at is not None and found.expires_at <= now):
         raise BlobMissing("the blob does not exist")
     return found
+
+
+def _is_void(committing: "asyncio.Future[AppBlob | None]", *, is_wanted: bool) -> bool:
+    """Return whether a content must be deleted, given the outcome of its commit."""
+    if committing.cancelled():
+        return False  # the row may be there: the sweep looks
+    error = committing.exception()
+    if error is not None:
+        return not isinstance(error, StoreUnavailable)  # likewise
+    # Without a row, another caller has just confirmed the upload.
+    return not is_wanted or committing.result() is None
 
 
 def _check(name: str, measured: str | None, announced: str | None) -> None:

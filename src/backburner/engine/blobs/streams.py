@@ -109,16 +109,27 @@ async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
     with it.
     """
     running = asyncio.ensure_future(asyncio.to_thread(call, *arguments))
+    cancelled = await ended(running)
+    if cancelled is not None:
+        raise cancelled
+    return running.result()
+
+
+async def ended(running: "asyncio.Future[Any]") -> asyncio.CancelledError | None:
+    """
+    Wait for the end of a task, also if the caller is cancelled meanwhile.
+
+    Returns that cancellation, which the caller raises once it has used the outcome.
+    """
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is not None:
+    if not running.cancelled():
         running.exception()  # otherwise asyncio would log that it was never retrieved
-        raise cancelled
-    return running.result()
+    return cancelled
 
 
 async def _pieces(source: Source) -> AsyncGenerator[bytes, None]:
