@@ -10,6 +10,7 @@ from backburner import (
     NOT_DONE,
     Backburner,
     Context,
+    IllegalTransition,
     JobFailed,
     PermanentError,
     RetryPolicy,
@@ -213,6 +214,22 @@ async def test_a_retried_dead_letter_keeps_its_answers_unless_it_is_to_start_fre
     assert ["a"] == provider.asked
     await backburner.engine.retry(ticket.id, fresh=True)
     assert "a 2" == await ticket.result()
+
+
+async def test_a_fresh_retry_of_a_job_that_succeeded_discards_nothing(running):
+    @capability("done")
+    async def done(ctx: Context, value: str) -> str:
+        return await ctx.ask(value) + await ctx.ask("b")
+
+    backburner = await running(done, Counting())
+    ticket = await backburner.submit(done, "a")
+    await ticket.result()
+    job = await backburner.engine.find(ticket.id)
+    before = await backburner.engine.steps_of(job.seq)
+    with pytest.raises(IllegalTransition):
+        await backburner.engine.retry(ticket.id, fresh=True)
+    assert before == await backburner.engine.steps_of(job.seq)
+    assert before
 
 
 async def test_a_handler_that_rejects_an_answer_forgets_it(running):

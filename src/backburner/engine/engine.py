@@ -489,13 +489,13 @@ class Engine:
         """
         Queue a dead letter again, in its next generation.
 
-        Its handler gets the stored results of its steps; `fresh` discards them first.
+        Its handler gets the stored results of its steps; `fresh` discards them. If the
+        retry is refused, they stay.
         """
         job = await self.find(job_id, owner)
-        if fresh:
-            await self.store.forget_steps(job.seq, job.generation)
+        moves = retry_moves([job], self._clock.now())
         with counted():
-            moved = await self.store.reopen(retry_moves([job], self._clock.now()))
+            moved = await self.store.reopen(moves, fresh=fresh)
         if not moved[0]:
             raise IllegalTransition(f"job {job_id} was retried by another request")
         telemetry.redrive_jobs.inc()

@@ -61,12 +61,16 @@ class FlowStore(Protocol):
         """Return those of a flow's steps that have these numbers, in order."""
         ...
 
-    async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
+    async def reopen(
+        self, moves: Sequence[Move], *, fresh: bool = False
+    ) -> Sequence[bool]:
         """
         Retry failed jobs of flows and batches, durably; return which applied.
 
         Steps that were cancelled because of them wait again, and finished flows and
-        batches reopen in their next generation.
+        batches reopen in their next generation. `fresh` deletes the stored results and
+        the signals of the retried jobs in the same transaction; jobs that are not
+        retried keep theirs.
         """
         ...
 

@@ -57,7 +57,3 @@ class StepStore(Protocol):
         Returns the same as `forget_step`.
         """
         ...
-
-    async def forget_steps(self, job: int, generation: int) -> int:
-        """Delete all results of a job that has ended in this generation."""
-        ...

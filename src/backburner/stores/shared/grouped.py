@@ -110,8 +110,12 @@ class Grouped(Access, Protocol):
     async def some_steps(self, flow: int, seqs: Sequence[int]) -> Sequence[FlowStep]:
         return await self.read(lambda c: flowing.some_steps(c, flow, seqs))
 
-    async def reopen(self, moves: Sequence[Move]) -> Sequence[bool]:
-        return await self.internal_transaction(lambda tx: reopening.reopen(tx, moves))
+    async def reopen(
+        self, moves: Sequence[Move], *, fresh: bool = False
+    ) -> Sequence[bool]:
+        return await self.internal_transaction(
+            lambda tx: reopening.reopen(tx, moves, fresh=fresh)
+        )
 
     async def cancel_flow(self, flow: int, change: Change) -> int:
         return await self.internal_transaction(flowing.cancel(change, flow=flow))

@@ -13,19 +13,27 @@ from backburner.stores.shared.consequences import InternalTx
 from backburner.stores.shared.flows import add_active
 from backburner.stores.shared.ledger import renew
 from backburner.stores.shared.settling import as_json, turns
+from backburner.stores.shared.steps import delete_of
 from backburner.stores.tables import batches, edges, flows
 from backburner.stores.tables import jobs as job_table
 
 c, e = job_table.c, edges.c
 
 
-def reopen(tx: InternalTx, moves: Sequence[Move]) -> list[bool]:
-    """Retry failed jobs; steps that ended because of them wait again."""
+def reopen(tx: InternalTx, moves: Sequence[Move], *, fresh: bool) -> list[bool]:
+    """
+    Retry failed jobs; steps that ended because of them wait again.
+
+    `fresh` deletes what is stored for the handlers of the retried jobs.
+    """
     held = [False] * len(moves)
     _lock(tx, [move.seq for move in moves])
     for turn in turns(moves):
         for seq in _reopen(tx, [moves[index] for index in turn.values()]):
             held[turn[seq]] = True
+    retried = [move.seq for move, is_held in zip(moves, held, strict=True) if is_held]
+    if fresh and retried:
+        delete_of(tx.connection, retried)
     return held
 
 

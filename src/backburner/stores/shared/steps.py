@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from backburner.domain.costs.usage import RunUsage
 from backburner.domain.events.event import FORKED
-from backburner.domain.jobs.job import FINAL, NewJob, Submitted
+from backburner.domain.jobs.job import NewJob, Submitted
 from backburner.domain.jobs.step import StepResult, StoredStep
 from backburner.stores.shared.access import Access
 from backburner.stores.shared.usages import BookTx, book_calls
@@ -72,11 +72,6 @@ class Steps(Access, Protocol):
             lambda tx: _withdraw(tx, job, token, key)
         )
 
-    async def forget_steps(self, job: int, generation: int) -> int:
-        return await self.internal_transaction(
-            lambda tx: _forget_all(tx, job, generation)
-        )
-
 
 def kept(results: Sequence[StepResult], rows: Iterable[Any]) -> list[bool]:
     """Return for each result whether it is among the returned jobs and keys."""
@@ -85,7 +80,7 @@ def kept(results: Sequence[StepResult], rows: Iterable[Any]) -> list[bool]:
 
 
 def delete_of(connection: sa.Connection, seqs: Any) -> None:
-    """Delete the results and waits of jobs that are deleted."""
+    """Delete the results, waits and signals of jobs."""
     connection.execute(step_results.delete().where(s.job.in_(seqs)))
     connection.execute(waits.delete().where(waits.c.job.in_(seqs)))
 
@@ -141,12 +136,3 @@ def _withdraw(tx: Any, job: int, token: str, key: str) -> bool:
     tx.connection.execute(step_results.update().where(*begun).values(is_open=False))
     tx.hit("step.withdrawn")
     return True
-
-
-def _forget_all(tx: Any, job: int, generation: int) -> int:
-    ended = jobs.c.state.in_(sorted(FINAL)), jobs.c.generation == generation
-    if not _held(tx, jobs.c.seq == job, *ended):
-        return 0
-    tx.connection.execute(waits.delete().where(waits.c.job == job))
-    gone = tx.connection.execute(step_results.delete().where(s.job == job))
-    return int(gone.rowcount)

@@ -40,6 +40,7 @@ from backburner.testing.store.acts import (
     settlement,
     submit,
 )
+from backburner.testing.store.steps import result
 
 HUNDRED = Budget("user", tokens=100)
 MONEY = Budget("tenant", money=Decimal("0.01"))
@@ -512,6 +513,18 @@ class BudgetConformance(WithWorkers):
         later = await balances(store)
         assert Balance(held=60) == later["acme/ann"]
         assert Balance(held=60) == later["key_1"], "the key's budget holds no more"
+
+    async def test_a_fresh_retry_that_a_budget_refuses_forgets_no_steps(
+        self, store: Store
+    ) -> None:
+        await store.put_budgets([HUNDRED])
+        claim = await self.claimed(store, tokens=60)
+        await store.save_steps([result(claim)])
+        await store.settle([settlement(claim, FAILED)])
+        await submit(store, tokens=50)
+        with pytest.raises(BudgetExhausted):
+            await store.reopen([retry(await find(store, claim.id))], fresh=True)
+        assert 1 == len(await store.steps_of(claim.seq))
 
     async def test_a_retry_is_settled_by_what_its_own_generation_used(
         self, store: Store

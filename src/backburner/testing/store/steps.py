@@ -103,16 +103,29 @@ class StepConformance(WithWorkers):
         await store.reopen([retry(await find(store, claim.id))])
         assert ["step/a"] == await keys(store, claim)
 
-    async def test_all_results_of_a_job_that_has_ended_can_be_forgotten(
+    async def test_a_fresh_retry_forgets_all_results(self, store: Store) -> None:
+        claim, other = await self.claimed(store), await self.claimed(store)
+        await store.save_steps([result(claim), result(claim, "step/b"), result(other)])
+        await store.settle([settlement(claim, Failed("BAD", "no", retryable=False))])
+        dead = retry(await find(store, claim.id))
+        assert [True] == await store.reopen([dead], fresh=True)
+        assert not await store.steps_of(claim.seq)
+        assert ["step/a"] == await keys(store, other)
+
+    async def test_a_fresh_retry_that_is_refused_forgets_nothing(
         self, store: Store
     ) -> None:
-        claim = await self.claimed(store)
-        await store.save_steps([result(claim), result(claim, "step/b")])
-        assert 0 == await store.forget_steps(claim.seq, claim.generation)  # it runs
-        await store.settle([settlement(claim, Failed("BAD", "no", retryable=False))])
-        assert 0 == await store.forget_steps(claim.seq, claim.generation + 1)
-        assert 2 == await store.forget_steps(claim.seq, claim.generation)
-        assert not await store.steps_of(claim.seq)
+        claim, other = await self.claimed(store), await self.claimed(store)
+        await store.save_steps([result(claim), result(other)])
+        for ended in (claim, other):
+            lost = Failed("BAD", "no", retryable=False)
+            await store.settle([settlement(ended, lost)])
+        dead = retry(await find(store, claim.id))
+        stale = dead._replace(generation=dead.generation + 1)
+        fine = retry(await find(store, other.id))
+        assert [False, True] == await store.reopen([stale, fine], fresh=True)
+        assert ["step/a"] == await keys(store, claim)
+        assert not await store.steps_of(other.seq)
 
     async def test_one_result_can_be_forgotten_by_the_holder(
         self, store: Store

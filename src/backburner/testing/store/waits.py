@@ -256,8 +256,7 @@ class WaitConformance(WithWorkers):
         told = await store.signal(again.seq, Signal("go", "2"))
         assert SignalAnswer.DIFFERS is told.answer
         await store.settle([settlement(again, ENDED)])
-        await store.forget_steps(again.seq, again.generation)
-        await store.reopen([retry(await find(store, claim.id))])
+        await store.reopen([retry(await find(store, claim.id))], fresh=True)
         [fresh] = await self.claim(store, token="t3")
         assert (await open_(store, fresh)).outcome is None
 
