@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -64,6 +65,16 @@ class Eraser:
         await self._store.record([entry])
         if cancel:
             await self._cancel(owner)
+        counts = Counter(await self._erase(owner, alias))
+        while True:
+            await self._check_idle(owner)
+            if not any(await self._store.erasable(owner, limit=1)):
+                return dict(counts)
+            # A job was submitted after the keys were deleted or `_cancel` looked, and
+            # has ended: neither it nor what it wrote to an application was deleted.
+            counts.update(await self._erase(owner, alias))
+
+    async def _erase(self, owner: Owner, alias: str) -> Mapping[str, int]:
         # Keys first: the user must not submit while they are being erased.
         counts = {"records": await self._repeat(partial(self._records, owner))}
         counts["jobs"] = await self._jobs(owner)
@@ -72,7 +83,6 @@ class Eraser:
         # Batches whose last members were just deleted, and rows created meanwhile.
         counts["records"] += await self._repeat(partial(self._records, owner))
         counts["renamed"] = await self._repeat(partial(self._rename, owner, alias))
-        await self._check_idle(owner)
         return counts
 
     async def _check_idle(self, owner: Owner) -> None:
