@@ -57,7 +57,8 @@ def cancel_batch(tx: Transaction, batch_id: str) -> None:
     waiting = sa.select(files).where(
         f.batch_id == batch_id, f.status.in_(states.UNCONFIRMED)
     )
-    for file in tx.connection.execute(waiting).all():
+    # Uploads and confirmations change files without the lock of their batch.
+    for file in tx.connection.execute(waiting.order_by(f.id).with_for_update()).all():
         changes.move(
             tx,
             file,

@@ -14,6 +14,9 @@ from backburner_apps.documents import app, tables, work
 from backburner_apps.documents.chunk_tables import chunks
 from tests.apps.documents.conftest import TEXT, UPLOADS, running, until
 
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))"
+"""Counts the sessions that wait for a lock of a session."""
+
 
 @pytest.fixture
 def held(monkeypatch):
@@ -148,6 +151,27 @@ async def test_a_cancelled_batch_ends_and_keeps_what_is_ready(start, held):
     again = await documents.post(f"{UPLOADS}/batches/{batch_id}/cancel")
     assert again.status_code == 200
     held.set()
+
+
+async def test_a_file_whose_bytes_arrive_during_a_cancel_is_cancelled(migrated_url):
+    async with running(migrated_url, works=False) as documents:
+        batch_id = await documents.batch()
+        asked = await documents.request(batch_id)
+        other = await asyncpg.connect(migrated_url)
+        pid = await other.fetchval("SELECT pg_backend_pid()")
+        async with other.transaction():
+            await other.execute(
+                "UPDATE documents_files SET status = 'uploaded', version = version + 1"
+            )
+            cancel = documents.post(f"{UPLOADS}/batches/{batch_id}/cancel")
+            cancelling = asyncio.create_task(cancel)
+            await until(lambda: other.fetchval(WAITING, pid))
+        await other.close()
+        answer = await cancelling
+        file = await documents.file(asked["fileId"])
+
+    assert (200, 1) == (answer.status_code, answer.json()["summary"]["failed"])
+    assert ("failed", "CANCELLED") == (file["status"], file["errorCode"])
 
 
 @pytest.mark.one_store
