@@ -33,6 +33,7 @@ _IS_REQUEST = r.id == sa.bindparam("request")
 _ACCEPT = requests.update().where(_IS_REQUEST, r.ai_request_id.is_(None))
 """Built once, like every statement that each sentence needs."""
 _END = requests.update().where(_IS_REQUEST)
+_REFUSE = _END.where(r.state == OPEN, r.ai_request_id.is_(None))
 _FIND = (
     sa.select(requests)
     .where(
@@ -133,10 +134,12 @@ def refused(
     """
     Close a request that the AI service did not accept, and release its hold.
 
-    Its idempotency key can be used again, because the request had no effect.
+    Its idempotency key can be used again, because the request had no effect. Nothing
+    changes if the AI service has accepted a repeat of the request in the meantime.
     """
     row = {"state": REFUSED, "error": error, "ended_at": now}
-    tx.connection.execute(_END.where(r.state == OPEN), {"request": request_id, **row})
+    if not tx.connection.execute(_REFUSE, {"request": request_id, **row}).rowcount:
+        return
     tx.connection.execute(keys.delete().where(keys.c.request_id == request_id))
     tx.release(request_id)
 

@@ -6,6 +6,8 @@ import pytest
 
 from backburner.domain.jobs.job import Owner
 from backburner.ports.store.maintenance import JobFilter
+from backburner.web import Refusal
+from backburner_apps.tasks.asking import AiService
 from tests.apps.tasks.conftest import EVERY
 from tests.apps.tasks.test_tasks import BOTH, tasks_of
 
@@ -75,6 +77,35 @@ async def test_a_refusal_frees_its_key(start, answering):
 
     assert [503, 503] == [answer.status_code for answer in refused]
     assert all("retry-after" in answer.headers for answer in refused)
+
+
+@BOTH
+async def test_a_late_refusal_keeps_what_a_repeat_had_accepted(start, monkeypatch):
+    services = await start(works=False, tasks_tokens=10_000)
+    parse, began, refuse = AiService.parse, asyncio.Event(), asyncio.Event()
+
+    async def slow(*_args):
+        began.set()
+        await refuse.wait()
+        raise Refusal(503, "STORE_UNAVAILABLE", "the request cannot be stored")
+
+    monkeypatch.setattr(AiService, "parse", slow)
+    late = asyncio.create_task(services.create(headers=KEY))
+    await began.wait()
+    monkeypatch.setattr(AiService, "parse", parse)
+    accepted = await services.create(headers=KEY)
+    refuse.set()
+    refused = await late
+    held, _ = await services.balance()
+    again = await services.create(headers=KEY)
+    await services.backburner.start_worker()
+    told = await services.ended(accepted)
+
+    assert [503, 202, 202] == [a.status_code for a in (refused, accepted, again)]
+    assert accepted.json() == again.json(), "the key still belongs to the request"
+    assert held > 0
+    assert "created" == told["status"]
+    assert [told["task"]] == await tasks_of(services)
 
 
 async def test_each_user_is_a_user_of_the_ai_service(start):
