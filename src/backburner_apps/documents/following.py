@@ -5,7 +5,7 @@ The platform calls `follow` once for each event, in order, over all processes. S
 makes no difference which route, worker or command ended a job or opened it again.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from backburner import EngineEvent, Owner, Transaction
 from backburner.web import log, time
@@ -45,17 +45,14 @@ def follow(tx: Transaction, engine_event: EngineEvent) -> None:
 
 
 def _move(tx: Transaction, file: Any, step: Step, engine_event: EngineEvent) -> None:
-    data = engine_event.event.data
-    to = states.moved(file.status, step.stage, engine_event.type, data)
-    values = _values(file, step, engine_event, to)
-    # The first event of a confirmed file: its batch has one more that is queued.
-    is_new = engine_event.type == "job.queued" and to is None and step.stage == _FIRST
-    if to is None and not values and not is_new:
+    if not any(_change(file, step, engine_event)):
         return
     batch = batches.lock(tx, file.batch_id)
     file = changes.find(tx, step.file_id)
     if batch is None or file is None:
         return
+    # A request may have changed the file before the batch was locked.
+    to, values, is_new = _change(file, step, engine_event)
     if to is None:
         if values:
             changes.update(tx, file, **values)
@@ -63,6 +60,24 @@ def _move(tx: Transaction, file: Any, step: Step, engine_event: EngineEvent) -> 
         _count(file, step, engine_event, to)
     if to is not None or is_new:
         batches.changed(tx, batch)
+
+
+class _Change(NamedTuple):
+    """The effect of an event on a file; nothing if all fields are false."""
+
+    to: str | None
+    values: dict[str, Any]
+    is_new: bool
+    """Whether it is the first event of a confirmed file, which its batch counts."""
+
+
+def _change(file: Any, step: Step, engine_event: EngineEvent) -> _Change:
+    """Return what an event changes in a file that is in its current state."""
+    data = engine_event.event.data
+    to = states.moved(file.status, step.stage, engine_event.type, data)
+    values = _values(file, step, engine_event, to)
+    is_new = engine_event.type == "job.queued" and to is None and step.stage == _FIRST
+    return _Change(to, values, is_new)
 
 
 _FIRST: Final = states.EXTRACTING

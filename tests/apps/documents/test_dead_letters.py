@@ -9,7 +9,7 @@ from backburner import PermanentError
 from backburner.engine.submit.submission import LOCAL
 from backburner.ports.store.maintenance import Retention
 from backburner.stores.tables import events, jobs
-from backburner_apps.documents import work
+from backburner_apps.documents import changes, dead_letters, work
 from backburner_apps.documents.chunk_tables import chunks
 from tests.apps.documents.conftest import FAST, TEXT, UPLOADS, until
 
@@ -123,6 +123,34 @@ async def test_a_retry_resumes_at_the_stage_that_failed(start, failing, stage):
     assert again.status_code == 404
     rows = [row for row in await documents.rows(chunks) if row.file_id == file_id]
     assert len(rows) == 1
+
+
+async def test_a_retry_that_is_shown_meanwhile_is_published_once(
+    start, failing, monkeypatch
+):
+    """The request changes the file after its event was read, before it is applied."""
+    failing.break_stage("chunking")
+    documents = await start()
+    batch_id = await documents.batch()
+    file_id = await documents.upload(batch_id)
+    await documents.until_event(batch_id, "batch:completed")
+    failing.is_broken, find, resumed = False, changes.find, []
+
+    def resume_after(tx, *args):
+        found = find(tx, *args)
+        if found.status == "failed" and not resumed:
+            resumed.append(found.id)
+            dead_letters._resume(tx, found, "chunking", "1")
+        return found
+
+    monkeypatch.setattr(changes, "find", resume_after)
+    await documents.backburner.engine.retry((await documents.row(file_id)).dead_job)
+    await documents.until_file(file_id, "ready")
+    path = await documents.path_of(batch_id, file_id)
+
+    assert [file_id] == resumed
+    assert 1 == path.count(("failed", "chunking"))
+    assert ("chunking", "chunking") not in path
 
 
 @pytest.mark.one_store
