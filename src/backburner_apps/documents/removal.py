@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from backburner import (
     Backburner,
-    BackburnerError,
+    CallerError,
     Context,
     Owner,
     Transaction,
@@ -76,9 +76,13 @@ def cancel_batch(tx: Transaction, batch_id: str) -> None:
 
 
 async def cancel_flows(bb: Backburner, owner: Owner, flows: Sequence[str]) -> None:
-    """Cancel the unfinished jobs of files."""
+    """
+    Cancel the unfinished jobs of files; some may have ended.
+
+    Raises `StoreUnavailable`: then the other jobs go on, until it is called again.
+    """
     for flow in flows:
-        with suppress(BackburnerError):
+        with suppress(CallerError):
             await bb.engine.flows.cancel(flow, owner)
 
 

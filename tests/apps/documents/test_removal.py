@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import pytest
 
-from backburner import Owner
+from backburner import Owner, StoreUnavailable
 from backburner.engine.maintenance.erasure import Eraser
 from backburner.engine.submit.submission import LOCAL
 from backburner.ports.faults import NoFaults
@@ -151,6 +151,52 @@ async def test_a_cancelled_batch_ends_and_keeps_what_is_ready(start, held):
     again = await documents.post(f"{UPLOADS}/batches/{batch_id}/cancel")
     assert again.status_code == 200
     held.set()
+
+
+@pytest.mark.one_store
+async def test_a_cancel_during_an_outage_is_an_error_and_can_be_repeated(
+    start, held, monkeypatch
+):
+    documents = await start()
+    batch_id = await documents.batch()
+    file_id = await documents.upload(batch_id)
+    await held.began.wait()
+    cancel = f"{UPLOADS}/batches/{batch_id}/cancel"
+
+    async def gone(*_args, **_options):
+        raise StoreUnavailable("gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(documents.backburner.engine.store, "cancel_flow", gone)
+        refused = await documents.post(cancel)
+    again = await documents.post(cancel)
+    file = await documents.ended(file_id)
+    held.set()
+
+    assert [503, 200] == [refused.status_code, again.status_code]
+    assert ("failed", "CANCELLED") == (file["status"], file["errorCode"])
+
+
+@pytest.mark.one_store
+async def test_a_delete_during_an_outage_leaves_nothing(start, held, monkeypatch):
+    documents = await start()
+    batch_id = await documents.batch()
+    await documents.upload(batch_id)
+    await held.began.wait()
+
+    async def gone(*_args, **_options):
+        raise StoreUnavailable("gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(documents.backburner.engine.store, "cancel_flow", gone)
+        deleted = await documents.delete(f"{UPLOADS}/batches/{batch_id}")
+    held.set()
+
+    async def empty():
+        return not await documents.rows(chunks) and not await blobs(documents)
+
+    assert 204 == deleted.status_code
+    await until(empty)
 
 
 async def test_a_file_whose_bytes_arrive_during_a_cancel_is_cancelled(migrated_url):
