@@ -67,7 +67,8 @@ export function NoJobs() {
   if (!data) return null
   const names = data.items.filter(isSample).map(one => one.name)
   const name = names.includes(SAMPLE) ? SAMPLE : names[0]
-  const command = name ? `backburner submit ${name} '${name === SAMPLE ? '{"hello": "world"}' : '{}'}' --url ${location.origin}` : 'backburner serve --dev --app MODULE:APP'
+  const input = name === SAMPLE ? '{"hello": "world"}' : '{}'
+  const command = name ? `backburner submit ${name} '${input}' --url ${location.origin}` : 'backburner serve --dev --app MODULE:APP'
   return html`<${Empty} title="There are no jobs yet" command=${name && !may('jobs:write') ? undefined : command}>${name ? 'Submit one, and it appears here.' : 'The server has no capabilities: start it with an application.'}</${Empty}>`
 }
 
