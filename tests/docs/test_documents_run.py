@@ -115,29 +115,6 @@ def test_the_application_of_the_guide_runs(tmp_path):
 
 IMPORTS = (ast.Import, ast.ImportFrom)
 TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-TOTAL = """
-@capability("total")
-async def total(ctx: Context, value: None) -> int:
-    return sum(need.output["words"] for need in ctx.needs.values())
-
-"""
-
-
-def test_the_flow_of_the_readme_runs(tmp_path):
-    first, _, flow = PYTHON.findall(README)[:3]
-    body = "".join(f"        {line}\n" for line in flow.splitlines())
-    program = (
-        f"import asyncio\nfrom backburner import Backburner\n{first}\n{TOTAL}\n"
-        "async def main():\n"
-        "    apps = [App('words', capabilities=[count_words, total])]\n"
-        "    async with Backburner(store='sqlite:///jobs.db', apps=apps) as bb:\n"
-        f"        await bb.start_worker()\n{body}\n"
-        "asyncio.run(main())\n"
-    )
-
-    told = run([sys.executable, "-c", program], cwd=tmp_path)
-
-    assert "4\n" == told
 
 
 SPENDING = """
@@ -167,14 +144,14 @@ def test_the_spending_of_the_readme_is_counted(tmp_path):
     assert "['it', 'it']\n100000 170 0\n" == told
 
 
-def test_the_first_capability_of_the_readme_runs_inside_a_program(tmp_path):
+def test_the_program_of_the_readme_runs_a_job_and_a_flow(tmp_path):
     first, inside = PYTHON.findall(README)[:2]
     (tmp_path / "words.py").write_text(first)
     (tmp_path / "program.py").write_text(inside)
 
     told = run([sys.executable, "program.py"], cwd=tmp_path)
 
-    assert "3\n" == told
+    assert "3\n4\n" == told
 
 
 @pytest.mark.parametrize("block", PYTHON.findall(README + HANDLERS))
@@ -189,13 +166,13 @@ def test_a_block_of_the_readme_imports_what_it_uses(block):
     assert set() == (used & known) - imported
 
 
-def test_the_quickstart_of_the_readme_works_when_pasted(tmp_path):
-    (tmp_path / "words.py").write_text(PYTHON.findall(README)[0])
-    [pasted] = [block for block in BLOCK.findall(README) if "serve --dev" in block]
-
+def pasted(tmp_path, script, *programs):
+    """Paste a script into a shell in a folder with programs, and end its server."""
+    for name, program in programs:
+        (tmp_path / name).write_text(program)
     with held_port() as port:
         ended = warm.run(
-            ["/bin/bash", "-c", f"{pasted.replace('8765', str(port))}\nkill %1; wait"],
+            ["/bin/bash", "-c", f"{script.replace('8765', str(port))}\nkill %1; wait"],
             cwd=tmp_path,
             env={
                 "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
@@ -207,10 +184,30 @@ def test_the_quickstart_of_the_readme_works_when_pasted(tmp_path):
             timeout=SECONDS,
             check=False,
         )
+    return ended.stdout.replace(" ", ""), ended.stderr
 
-    printed = ended.stdout.replace(" ", "")
-    assert '{"words":3}' in printed, ended.stderr
+
+def test_the_quickstart_of_the_readme_works_when_pasted(tmp_path):
+    [script] = [block for block in BLOCK.findall(README) if "serve --dev" in block]
+
+    printed, errors = pasted(tmp_path, script, ("words.py", PYTHON.findall(README)[0]))
+
+    assert '{"words":3}' in printed, errors
     assert '"capability":"count-words"' in printed
+
+
+def test_the_model_call_of_the_readme_works_when_pasted(tmp_path):
+    first, *others = PYTHON.findall(README)
+    [model] = [found for found in others if "Budget(" in found]
+    [serve] = re.findall(r"`(backburner serve .*--app ai:app.*?)`", README)
+    [submit] = re.findall(r"`(backburner submit summarise .*?)`", README)
+    ready = next(line for line in README.splitlines() if line.startswith("curl -s --r"))
+
+    script = f"{serve}\n{ready}\n{submit}"
+    printed, errors = pasted(tmp_path, script, ("words.py", first), ("ai.py", model))
+
+    assert '"title":"aticketnow"' in printed, errors
+    assert (tmp_path / "ai.db").exists()
 
 
 def test_the_first_capability_has_at_most_fifteen_lines_of_code():
