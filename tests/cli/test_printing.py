@@ -1,6 +1,12 @@
 """What reaches a terminal: no control characters, colour only where it is wanted."""
 
 import json
+import re
+
+import pytest
+
+from backburner.cli import printing
+from backburner.domain.jobs.job import rfc3339
 
 HOSTILE = "\x1b[2Jhallo\r\x9bK\u202e\x00"
 JOB = {
@@ -74,13 +80,51 @@ def test_a_table_wider_than_the_terminal_leaves_out_empty_columns_and_goes_on_be
     job = client.wait(client.submit("demo.echo", {})["id"])
 
     _, seen = at_a_terminal("status", job["id"], "--url", url, both=True, COLUMNS="66")
+    *lines, last = seen.splitlines()
 
     assert [
         "ID                                        STATE      CAPABILITY",
         "    QUEUE  ATTEMPT  CREATED",
         f"{job['id']}  succeeded  demo.echo",
-        f"    demo   1/3      {job['created_at']}",
-    ] == seen.splitlines()
+    ] == lines
+    assert re.fullmatch(r"    demo   1/3      \d+[smh]", last)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (3_599, "59m"),
+        (3_600, "1h"),
+        (172_799, "1d"),
+        (-90, "in 1m"),
+    ],
+)
+def test_a_time_is_shown_by_its_distance(seconds, shown):
+    time = 1_900_000_000
+
+    assert shown == printing.relative(rfc3339((time - seconds) * 1000), time)
+
+
+def test_a_terminal_shows_ages_and_no_queue_that_all_jobs_share(
+    answering, at_a_terminal, run
+):
+    times = ["2001-01-31T09:00:00.000Z", "2999-01-31T09:00:00Z"]
+    listed = [{**JOB, "capability": "a", "queue": "q", "created_at": t} for t in times]
+    server = answering(200, {"items": listed, "next_cursor": None}, "application/json")
+
+    _, seen = at_a_terminal("jobs", "--url", server, both=True)
+    piped = run("jobs", "--url", server)
+
+    (past, future), headings = seen.splitlines()[1:], seen.splitlines()[0].split()
+    assert "QUEUE" not in headings
+    assert re.search(r"1/1 +\d+d", past)
+    assert re.search(r"1/1 +in \d+d", future)
+    assert [["q", time] for time in times] == [
+        line.split("\t")[3:7:3] for line in piped.stdout.splitlines()
+    ]
 
 
 def test_an_empty_table_at_a_narrow_terminal_has_all_of_its_headings(

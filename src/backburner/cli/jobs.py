@@ -402,7 +402,7 @@ def jobs(
         worker=worker,
         limit=min(limit, 200),
     )
-    server.write_all(HEADINGS, islice(found, limit), _row)
+    server.write_all(HEADINGS, islice(found, limit), _row, uniform="QUEUE")
 
 
 def progress_of(job: Job) -> str:

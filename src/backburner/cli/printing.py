@@ -1,20 +1,25 @@
 """Prints data to stdout and messages to stderr, without control characters."""
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
+from backburner.clock import SystemClock
 from backburner.domain.printable import on_lines, on_one_line
 
 data = Console(soft_wrap=True, highlight=False)
 words = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60}
 GAP: Final = "  "
 """Separates the columns of a table."""
 
@@ -61,15 +66,49 @@ def write_value(value: Any) -> None:
     write_json(value, indent=2 if sys.stdout.isatty() else None)
 
 
-def write_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table on a terminal, otherwise tab-separated lines."""
+def write_rows(
+    headings: Sequence[str], rows: Iterable[Sequence[Any]], *, uniform: str = ""
+) -> None:
+    """
+    Print a table on a terminal, otherwise tab-separated lines.
+
+    On a terminal, times are shown by their distance from now, and the column `uniform`
+    is left out if several rows have the same value in it.
+    """
     cleaned = [["" if field is None else clean(field) for field in row] for row in rows]
     if sys.stdout.isatty():
-        lines = _table(headings, cleaned, shutil.get_terminal_size((0, 0)).columns)
+        now = SystemClock().now() / 1000
+        shown = [[relative(field, now) for field in row] for row in cleaned]
+        columns, fields = _without(uniform, headings, shown)
+        lines = _table(columns, fields, shutil.get_terminal_size((0, 0)).columns)
     else:
         lines = ["\t".join(row) for row in cleaned]
     sys.stdout.writelines(f"{line}\n" for line in lines)
     sys.stdout.flush()
+
+
+def relative(field: str, now: float) -> str:
+    """Return a time as `3m`, or `in 3m` if it is to come; other fields unchanged."""
+    if _TIME.fullmatch(field) is None:
+        return field
+    away = datetime.fromisoformat(field).timestamp() - now
+    size, unit = next(
+        ((size, unit) for unit, size in _UNITS.items() if abs(away) >= size), (1, "s")
+    )
+    return f"{'in ' if away > 0 else ''}{int(abs(away) // size)}{unit}"
+
+
+def _without(
+    name: str, headings: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Return a table without a column, if several rows have the same value in it."""
+    if name not in headings or len(rows) < 2:  # noqa: PLR2004 - several
+        return headings, rows
+    place = headings.index(name)
+    if len({row[place] for row in rows}) > 1:
+        return headings, rows
+    headings, *rows = [[*row[:place], *row[place + 1 :]] for row in (headings, *rows)]
+    return headings, rows
 
 
 def _table(

@@ -35,13 +35,19 @@ class Server:
         headings: Sequence[str],
         items: Iterable[T],
         fields: Callable[[T], Sequence[Any]],
+        *,
+        uniform: str = "",
     ) -> None:
-        """Print a list: with --json one JSON object per line, otherwise a table."""
+        """
+        Print a list: with --json one JSON object per line, otherwise a table.
+
+        `uniform` names a column that a terminal does not need if all rows are equal.
+        """
         if self.as_json:
             for item in items:
                 printing.write_json(item)
         else:
-            printing.write_rows(headings, map(fields, items))
+            printing.write_rows(headings, map(fields, items), uniform=uniform)
 
 
 _SHARED: Final = (
