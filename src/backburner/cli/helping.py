@@ -5,8 +5,9 @@ from typing import Any
 from typer.core import TyperArgument, TyperOption
 
 _PLACEHOLDERS = {"int": "N", "int range": "N", "float": "N", "float range": "N"}
-_of_option = TyperOption.display_type_rich
-_of_argument = TyperArgument.display_type_rich
+_METHOD = "display_type_rich"
+_of_option: Any = getattr(TyperOption, _METHOD, None)
+_of_argument: Any = getattr(TyperArgument, _METHOD, None)
 
 
 def _option(option: TyperOption, ctx: Any) -> str | None:
@@ -26,5 +27,7 @@ def _argument(argument: TyperArgument, ctx: Any) -> str | None:
 
 def install() -> None:
     """Let the help of every command show types in this way."""
-    TyperOption.display_type_rich = _option  # type: ignore[method-assign,assignment]
-    TyperArgument.display_type_rich = _argument  # type: ignore[method-assign,assignment]
+    # Typer has no setting for it. A release without these methods shows its own types.
+    if _of_option is not None and _of_argument is not None:
+        setattr(TyperOption, _METHOD, _option)
+        setattr(TyperArgument, _METHOD, _argument)
