@@ -61,7 +61,9 @@ async def test_a_worker_makes_the_tables_when_it_opens_the_store(
     start, tmp_path, store_url
 ):
     install(tmp_path, FIRST)
-    start("worker", "--app", "shop", "--store", store_url).says("works on shop")
+    start("worker", "--app", "shop", "--store", store_url).says(
+        "runs jobs of these queues: shop"
+    )
 
     assert ["0001"] == await in_the_store(store_url, versions)
 
@@ -109,7 +111,7 @@ async def test_a_process_waits_while_another_one_migrates(start, tmp_path, store
     await until_it_waits(second, store_url)
     gate.opened()
     code = first.exit_code()
-    second.says("works on shop")
+    second.says("runs jobs of these queues: shop")
 
     assert 0 == code, first.lines
     assert ["0001"] == await in_the_store(store_url, versions)

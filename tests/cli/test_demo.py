@@ -13,7 +13,7 @@ from backburner.client import Client
 @pytest.fixture
 def demo(start):
     process = start("demo", "--port", "0")
-    process.says("Ctrl-C stops")
+    process.says("Press Ctrl-C to stop")
     return process
 
 
@@ -53,7 +53,7 @@ def test_commands_of_an_application_that_is_left_out_are_not_printed(start, tmp_
     )
 
     process = start("demo", "--port", "0", PYTHONPATH=str(tmp_path))
-    process.says("Ctrl-C stops")
+    process.says("Press Ctrl-C to stop")
 
     told = "".join(process.lines)
     assert 'pip install "backburner[documents]"' in told

@@ -18,7 +18,7 @@ NOWHERE = "http://127.0.0.1:1"
         (0, ["submit", "demo.echo", '{"a": 1}', "--wait"], ""),
         (1, ["submit", "demo.fail", '{"error": "permanent"}', "--wait"], "PERMANENT"),
         (2, ["submit", "demo.echo", "{"], "the input is not JSON"),
-        (2, ["submit", "demo.echo", "yes"], """Quote a text: '"yes"'"""),
+        (2, ["submit", "demo.echo", "yes"], """Put text in quotes: '"yes"'"""),
         (2, ["jobs", "--state", "done"], "query.state: must be some of"),
         (2, ["submit", "demo.echo", '{"a": NaN}'], "NaN is not a JSON value"),
         (2, ["submit", "demo.echo", "[" * 100_000], "the input is not JSON"),

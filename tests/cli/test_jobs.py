@@ -63,7 +63,7 @@ def test_a_job_that_waits_for_a_person_names_the_command_that_answers(serve, run
     waited = run("wait", job, "--timeout", "0", "--url", url)
 
     assert f"backburner: job {job} is waiting until " in shown.stderr
-    assert f"It waits for an answer of a person. Answer it: {command}\n" in shown.stderr
+    assert f"It waits for a person to answer. Answer it: {command}\n" in shown.stderr
     assert "" == as_json.stderr
     assert (8, True) == (waited.returncode, command in waited.stderr)
 

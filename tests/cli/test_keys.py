@@ -94,7 +94,7 @@ def test_keys_are_told_as_json(keys):
 
     assert made.pop("key").split("_")[2] == made["id"]
     assert made == listed
-    assert ("t", "u", "good") == (made["tenant"], made["user"], made["state"])
+    assert ("t", "u", "valid") == (made["tenant"], made["user"], made["state"])
     assert [
         "dead-letters:read",
         "dead-letters:retry",

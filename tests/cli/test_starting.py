@@ -152,7 +152,7 @@ def test_a_server_without_an_application_says_so(serve):
     alone, with_one = serve(BACKBURNER_APPS=""), serve()
 
     said = [
-        any("this server runs no jobs of yours" in line for line in server.lines)
+        any("this server runs none of your jobs" in line for line in server.lines)
         for server in (alone, with_one)
     ]
     assert [True, False] == said
@@ -207,7 +207,7 @@ def test_doctor_reports_what_a_start_is_refused_for(run):
         *("TASKS_SERVICE_BASE_URL", "AI_SERVICE_BASE_URL"),
     ):
         assert any("fail" == kind and name in told for kind, told in failed), name
-    assert [("pass", "settings suffice; applications: ai")] == passed
+    assert [("pass", "all required settings are set; applications: ai")] == passed
     assert "BACKBURNER_LINK_SECRET is not set" in sound.stdout
     assert "no application is named 'songs'" in missing[0][1]
 

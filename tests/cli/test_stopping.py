@@ -10,7 +10,7 @@ from backburner.client import Client
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2])
 def test_an_idle_process_leaves_with_0(serve, start, number):
     worker = start("worker", "--dev")
-    worker.says("Backburner works on ")
+    worker.says("Backburner runs jobs of these queues: ")
 
     assert 0 == worker.told(number).exit_code()
     assert 0 == serve().told(number).exit_code()

@@ -27,7 +27,7 @@ def test_one_frame_shows_queues_workers_lanes_and_failures(ask):
     frame = ask("top", "--once")
 
     assert 0 == frame.returncode, frame.stderr
-    for part in ("Queues", "Workers", "Lanes", "Failures", "demo.fail", "working"):
+    for part in ("Queues", "Workers", "Lanes", "Dead letters", "demo.fail", "working"):
         assert part in frame.stdout, part
 
 
@@ -52,8 +52,8 @@ def test_a_live_view_ends_with_q_and_leaves_the_terminal_as_it_was(url, tmp_path
         text=True,
     )
     os.close(theirs)
-    first = until(ours, "Failures")
-    until(ours, "Failures")
+    first = until(ours, "Dead letters")
+    until(ours, "Dead letters")
     os.write(ours, b"q")
     last = until(ours, "\x1b[?1049l")
     popen.communicate(timeout=SECONDS)

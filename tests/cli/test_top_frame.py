@@ -80,7 +80,7 @@ def test_lines_that_other_parts_do_not_need_show_more_queues(lines):
     assert [24, 24] == [len(few), len(many)], "no line is left, none is too many"
     assert 13 == len(rows(few, "Queues"))
     assert 9 == len(rows(many, "Queues"))
-    assert 5 == len(rows(many, "Failures"))
+    assert 5 == len(rows(many, "Dead letters"))
 
 
 def test_lines_that_queues_do_not_need_show_more_of_the_other_parts(lines):
@@ -89,7 +89,7 @@ def test_lines_that_queues_do_not_need_show_more_of_the_other_parts(lines):
 
     assert 24 == len(drawn)
     assert 3 == len(rows(drawn, "Queues"))
-    assert 11 == len(rows(drawn, "Failures"))
+    assert 11 == len(rows(drawn, "Dead letters"))
 
 
 def test_the_lanes_that_most_calls_wait_for_come_first(lines):
@@ -97,4 +97,4 @@ def test_the_lanes_that_most_calls_wait_for_come_first(lines):
     drawn = lines(queues=None, lanes=lanes, failures=None)
 
     assert ["c", "b", "a"] == rows(drawn, "Lanes")
-    assert "Queues  not allowed for this key" in drawn
+    assert "Queues  this key may not see them" in drawn

@@ -24,7 +24,7 @@ def test_a_server_and_a_worker_share_a_broker(start, redis_database):
     env = {"BACKBURNER_TRANSPORT": redis_database, "BACKBURNER_POLL_SECONDS": "30"}
     server = start("serve", "--dev", "--port", "0", "--no-worker", **env)
     url = the_address(server)
-    start("worker", "--dev", **env).says("works on")
+    start("worker", "--dev", **env).says("runs jobs of these queues")
 
     with Client(url) as client:
         ended = client.submit("demo.echo", {"a": 1}).result(timeout=60)
@@ -41,7 +41,7 @@ def test_a_server_and_a_worker_share_a_broker(start, redis_database):
 def test_the_demo_runs_by_a_broker(start, redis_database):
     demo = start("demo", "--port", "0", BACKBURNER_TRANSPORT=redis_database)
     url = the_address(demo)
-    demo.says("Ctrl-C stops")
+    demo.says("Press Ctrl-C to stop")
 
     with Client(url) as client:
         ended = client.submit("demo.echo", {"a": 1}).result(timeout=60)

@@ -22,7 +22,7 @@ AppOption = Annotated[
     typer.Option(
         metavar="NAME",
         help="Application to run: an installed name or module:app. "
-        "May be repeated; replaces BACKBURNER_APPS.",
+        "Can be repeated. Overrides BACKBURNER_APPS.",
     ),
 ]
 

@@ -33,7 +33,7 @@ JsonOption = Annotated[
 ]
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
-QUOTING: Final = "Quote a text: '\"yes\"'"
+QUOTING: Final = "Put text in quotes: '\"yes\"'"
 
 _UNITS = {
     "ms": timedelta(milliseconds=1),
@@ -83,7 +83,7 @@ def span(text: str) -> timedelta:
     try:
         return float(found[1]) * _UNITS[found[2] or "s"]
     except OverflowError:
-        refuse(f"{text!r} is too long")
+        refuse(f"the duration {text!r} is too long: write a shorter one")
 
 
 def moment(text: str, others: str = "") -> datetime:
@@ -110,7 +110,7 @@ def read_text(path: Path, name: str) -> str:
     except OSError as error:
         refuse(f"{name}: {path} cannot be read: {error.strerror}")
     except UnicodeError:
-        refuse(f"{name}: {path} is not a text in UTF-8")
+        refuse(f"{name}: {path} is not UTF-8 text: convert it to UTF-8")
 
 
 def read_json(text: str) -> Any:

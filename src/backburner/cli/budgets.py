@@ -39,7 +39,7 @@ def listing(
     server: Server,
     *,
     rules: Annotated[
-        bool, typer.Option("--rules", help="Show the limits instead of the use.")
+        bool, typer.Option("--rules", help="Show the limits, not the usage.")
     ] = False,
 ) -> None:
     """List budgets and how much of each is used in the current window."""
@@ -66,7 +66,7 @@ def put(
     of: OfOption = None,
     overrun: Annotated[
         Overrun,
-        typer.Option(help="Whether a job that has used up its hold continues."),
+        typer.Option(help="What a job does that has used up its hold."),
     ] = Overrun.EXTEND,
 ) -> None:
     """Set a budget: a limit in tokens or money per window."""

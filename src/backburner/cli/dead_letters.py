@@ -37,7 +37,7 @@ def show(
         ),
     ],
 ) -> None:
-    """Show why a job, or the newest one with a fingerprint, failed: its attempts."""
+    """Show why a job failed, with its attempts. A fingerprint means its newest job."""
     job = server.client.get(_sample(server.client, job_id))
     if job["state"] != JobState.FAILED:
         leave(
@@ -88,7 +88,7 @@ def retry(
     queue: Annotated[str | None, typer.Option(help="Only jobs of this queue.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest N.")] = None,
     canary: Annotated[
-        int | None, typer.Option(min=1, help="Start only N of them now.")
+        int | None, typer.Option(min=1, help="Retry only N of them, as a test.")
     ] = None,
     rate: Annotated[
         float | None, typer.Option(min=0.01, help="Retries per second; the rest wait.")

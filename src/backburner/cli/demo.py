@@ -75,7 +75,7 @@ Submit a job. The answer is a 202 with its id:
   curl -i {url}/v1/jobs -H 'Content-Type: application/json' \\
     -d '{{"capability": "demo.sleep", "input": {{"seconds": 3}}}}'
 
-Poll it by that id until its state is succeeded:
+Poll the job by its id until its state is `succeeded`:
 
   curl {url}/v1/jobs/ID
 
@@ -118,7 +118,7 @@ List the sample flows (jobs that depend on other jobs) and batches:
   {command} flows list{option}
   {command} batches list{option}
 
-Every route is described at {url}/docs. Ctrl-C stops.
+Every route is described at {url}/docs. Press Ctrl-C to stop.
 """
 DOCUMENTS_TO_TRY: Final = """\
 Search the sample document, and open a batch to upload files to (docs/documents.md):

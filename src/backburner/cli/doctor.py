@@ -42,14 +42,14 @@ COLOURS = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 def doctor(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SERVICE", help="Services as given to `serve`."),
+        typer.Argument(metavar="SERVICE", help="Services, as for `serve`."),
     ] = None,
     *,
     app: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check machine, settings, store and broker; exit 9 if something must be fixed."""
+    """Check machine, settings, store and broker; exit with 9 if a check fails."""
     found = _examine(services or (), app=app, store=store)
     if asyncio.run(_report(found, as_json=as_json)):
         raise typer.Exit(Exit.PROBLEMS)
@@ -133,9 +133,8 @@ async def _start(
             yield Finding(Status.PASS, f"settings of {app.name}", told)
     found = problems(settings, apps, Setup(served_by(apps), is_keyed=is_keyed), own)
     for problem in found:
-        yield Finding(
-            Status.FAIL, "start", problem, "set it, or do not run what needs it"
-        )
+        fix = "set it, or do not run the application that needs it"
+        yield Finding(Status.FAIL, "start", problem, fix)
     warning = signing_warning(settings, apps, serves=False, is_keyed=is_keyed)
     if warning is not None:
         fix = "set BACKBURNER_LINK_SECRET to the output of `openssl rand -hex 32`"
@@ -145,7 +144,8 @@ async def _start(
         yield Finding(Status.WARN, "start", told, "set it, and create an API key")
     elif not found:
         names = ", ".join(app.name for app in apps) or "none"
-        yield Finding(Status.PASS, "start", f"settings suffice; applications: {names}")
+        told = f"all required settings are set; applications: {names}"
+        yield Finding(Status.PASS, "start", told)
 
 
 async def _schemas(

@@ -76,7 +76,9 @@ def leave_by(seen: Flow | Batch) -> None:
     name, state = seen["id"], seen["state"]
     if not is_final(seen):
         leave(
-            Exit.TIMED_OUT, f"{name} is {state} and continues: `backburner wait {name}`"
+            Exit.TIMED_OUT,
+            f"{name} is {state} and continues; wait for it with "
+            f"`backburner wait {name}`",
         )
     if "sealed" in seen:
         failed = _unsuccessful(seen)
@@ -86,7 +88,7 @@ def leave_by(seen: Flow | Batch) -> None:
                 f"{name} {state}, but {failed} of its members did not succeed",
             )
     elif state != FlowState.SUCCEEDED:
-        leave(Exit.JOB_FAILED, f"{name} {state}: `backburner flows show {name}`")
+        leave(Exit.JOB_FAILED, f"{name} {state}; see `backburner flows show {name}`")
 
 
 def _unsuccessful(batch: Any) -> int:

@@ -36,7 +36,9 @@ InputArgument = Annotated[
 FileOption = Annotated[
     Path | None, typer.Option(help="Read the input from this file.", metavar="FILE")
 ]
-QueueOption = Annotated[str | None, typer.Option(help="Queue, if not the default.")]
+QueueOption = Annotated[
+    str | None, typer.Option(help="Queue. Default: that of the capability.")
+]
 PriorityOption = Annotated[
     int | None,
     typer.Option(help="Priority, 0 to 9; higher runs first.", metavar="N"),
@@ -75,11 +77,11 @@ def submit(
     ] = None,
     start_by: Annotated[
         str | None,
-        typer.Option(help="Fail it if it has not started by then: a time, or 5m."),
+        typer.Option(help="Fail the job if it has not started by this time, or in 5m."),
     ] = None,
     deadline: Annotated[
         str | None,
-        typer.Option(help="Fail it if it has not ended by then: a time, or 5m."),
+        typer.Option(help="Fail the job if it has not ended by this time, or in 5m."),
     ] = None,
     max_attempts: Annotated[
         int | None,
@@ -190,7 +192,7 @@ def wait(
     """
     Wait until a job, flow or batch has ended and print its state.
 
-    Exits with 1 unless all of it succeeded.
+    Exits with 1 unless everything succeeded.
     """
     if groups.is_group(job_id):
         seen = groups.wait(server.client, job_id, timeout)
@@ -265,9 +267,9 @@ def result(server: Server, job_id: IdArgument) -> None:
 @remote
 def cancel(server: Server, job_id: IdArgument) -> None:
     """
-    Cancel a job, also while it runs. Repeating this is not an error.
+    Cancel a job, even while it is running. Repeating this is not an error.
 
-    Also prints what the job has used and which effects cannot be undone.
+    Prints what the job has used and which effects cannot be undone.
     """
     job = server.client.cancel(groups.job(job_id))
     server.write(job, groups.state_of(job))
@@ -515,7 +517,7 @@ def _leave_by(job: Job) -> None:
     if not is_final(job):
         leave(
             Exit.TIMED_OUT,
-            f"job {job['id']} is {job['state']} and continues: "
+            f"job {job['id']} is {job['state']} and continues; wait for it with "
             f"`backburner wait {job['id']}`",
         )
     if job["state"] != JobState.SUCCEEDED:

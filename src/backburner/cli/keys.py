@@ -34,7 +34,10 @@ def create(
     tenant: TenantOption = "default",
     user: Annotated[
         str | None,
-        typer.Option(help="User of the key. Default: user 1.", metavar="ID"),
+        typer.Option(
+            help="Bind the key to this user. Default: not bound; it acts as user 1.",
+            metavar="ID",
+        ),
     ] = None,
     scope: Annotated[
         list[str] | None,
@@ -189,7 +192,7 @@ def _told(key: ApiKey) -> dict[str, Any]:
 def _state(key: ApiKey) -> str:
     if key.revoked_at is not None:
         return "revoked"
-    return "good" if key.is_good(round(now().timestamp() * 1000)) else "expired"
+    return "valid" if key.is_good(round(now().timestamp() * 1000)) else "expired"
 
 
 def _time(instant: int | None) -> str | None:

@@ -6,7 +6,7 @@ import typer
 
 from backburner.cli.remote import Server, lists, remote
 
-app = typer.Typer(help="List the lanes of providers, their rates and which are paused.")
+app = typer.Typer(help="List the provider lanes, their rates and which are parked.")
 
 HEADINGS = ("LANE", "STATE", "PACE", "CEILING", "IN USE", "LAST MINUTE", "UNTIL")
 FIELDS = itemgetter(
@@ -17,5 +17,5 @@ FIELDS = itemgetter(
 @lists(app)
 @remote
 def listing(server: Server) -> None:
-    """List the lanes of providers, their rates and which are paused."""
+    """List the provider lanes, their rates and which are parked."""
     server.write_all(HEADINGS, server.client.lanes(), FIELDS)

@@ -34,7 +34,9 @@ def migrate(
     app: AppOption = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Change nothing; exit with 9 if it is outdated."),
+        typer.Option(
+            "--check", help="Change nothing; exit with 9 if a schema is outdated."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -52,7 +54,7 @@ def migrate(
         outcome = asyncio.run(_migrate(found, HEAD, load(settings.apps), check=check))
     _show(outcome, HEAD, as_json=as_json)
     if outcome.after != HEAD:
-        leave(Exit.PROBLEMS, "run `backburner migrate`")
+        leave(Exit.PROBLEMS, "the schema is outdated: run `backburner migrate`")
     failed = [
         f"{told.application}: {told.problem}" for told in outcome.apps if told.problem
     ]

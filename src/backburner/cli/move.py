@@ -16,6 +16,7 @@ from backburner.cli.asking import JsonOption
 from backburner.cli.exits import Exit, leave, refuse
 from backburner.clock import SystemClock, SystemDice
 from backburner.domain.errors import ConfigurationError, StoreUnavailable
+from backburner.environment import without_passwords
 from backburner.ports.faults import Faults
 from backburner.settings import Settings, fault, read
 
@@ -30,7 +31,11 @@ def move(
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="Default: BACKBURNER_STORE."),
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="URL of the old store. Default: BACKBURNER_STORE.",
+        ),
     ] = None,
     blobs_to: Annotated[
         str | None,
@@ -189,7 +194,7 @@ async def _store(url: str, stack: AsyncExitStack, chosen: Faults) -> Any:
     store = find_store(url, SystemClock(), chosen)
     stack.push_async_callback(store.close)
     if not hasattr(store, "side"):
-        refuse("this kind of store cannot be moved")
+        refuse(f"{without_passwords(url)} cannot be moved: use SQLite or PostgreSQL")
     return store
 
 

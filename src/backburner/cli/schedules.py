@@ -70,7 +70,7 @@ def pause(server: Server, name: NameArgument) -> None:
 @app.command()
 @remote
 def resume(server: Server, name: NameArgument) -> None:
-    """Resume a schedule from its next time on."""
+    """Resume a schedule: it fires at its next tick."""
     resumed = server.client.resume_schedule(name)
     server.write(resumed, _told(resumed))
 

@@ -39,13 +39,13 @@ LevelOption = Annotated[
 ]
 DevOption = Annotated[
     bool,
-    typer.Option("--dev", help="Development mode: no API keys, mocked models."),
+    typer.Option("--dev", help="Development mode: no API keys, mock models."),
 ]
 
 LOOPBACK = ("localhost", "127.0.0.0/8", "::1")
 NO_APP = (
-    "backburner: no application: this server runs no jobs of yours; name one with "
-    "--app MODULE:APP"
+    "backburner: no application is loaded, so this server runs none of your jobs; "
+    "name one with --app MODULE:APP"
 )
 DEV_PEPPER = "development only, a secret to nobody"
 
@@ -188,7 +188,7 @@ def worker(
         names = ", ".join(
             backburner.registry.claimed(settings.queues or backburner.registry.queues())
         )
-        printing.say(f"Backburner works on {names}")
+        printing.say(f"Backburner runs jobs of these queues: {names}")
         if probed is not None:
             printing.say(f"Metrics and health are at {address(probed)}")
 

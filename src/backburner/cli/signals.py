@@ -29,7 +29,7 @@ def signal(
     name: NameArgument,
     value: ValueArgument = "null",
 ) -> None:
-    """Send a signal to a job that awaits it with ctx.wait(NAME), even in advance."""
+    """Send a signal that a job awaits with ctx.wait(NAME), now or later."""
     given = value_of(value)
     sent = server.client.signal(groups.job(job_id), name, given)
     server.write(sent, f"{sent['job_id']} {sent['name']}")

@@ -66,7 +66,7 @@ def top(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Show queues, workers, lanes and failures, live; q quits."""
+    """Show queues, workers, lanes and failures live. Press q to quit."""
     with connect(url, api_key) as client:
         first = _read(client)
         if once or not (sys.stdin.isatty() and sys.stdout.isatty() and HAS_TERMIOS):
@@ -165,7 +165,7 @@ def _drawn(frame: Frame, size: _Size) -> RenderableType:
         _Part("Queues", _busiest(frame.queues), QUEUES, _queue_row, weight=2),
         _Part("Workers", frame.workers, WORKERS, _worker_row),
         _Part("Lanes", _fullest(frame.lanes), LANES, _lane_row),
-        _Part("Failures", frame.failures, FAILURES, _failure_row),
+        _Part("Dead letters", frame.failures, FAILURES, _failure_row),
     ]
     # The frame has a first line; below the last part, none is blank.
     room = size.height - sum(part.fixed for part in parts)
@@ -229,9 +229,9 @@ def _title(frame: Frame) -> Text:
 def _heading(part: _Part, shown: int) -> Text:
     heading = Text(part.name, style="bold")
     if part.items is None:
-        return heading.append("  not allowed for this key", style="not bold")
+        return heading.append("  this key may not see them", style="not bold")
     count = len(part.items)
-    more = f", {count - shown} more" if count > shown else ""
+    more = f", {count - shown} not shown" if count > shown else ""
     return heading.append(f"  {count or 'none'}{more}", style="dim")
 
 
@@ -288,7 +288,7 @@ WORKERS = (
     "state",
     "queues",
 )
-LANES = ("lane", "state", "#waiting", "#in use", "#a minute", "parked until")
+LANES = ("lane", "state", "#waiting", "#in use", "#calls/min", "parked until")
 FAILURES = ("cause", "capability", "#jobs", "last")
 
 

@@ -26,9 +26,9 @@ def usage(
     everyone: Annotated[
         bool, typer.Option("--everyone", help="All users of the tenant.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 100,
 ) -> None:
-    """Show the usage of models and its cost."""
+    """Show the usage and cost of model calls."""
     told = server.client.usage(
         by=by,
         since=jobs.moment_of(since),
@@ -53,7 +53,7 @@ def quote(
     queue: jobs.QueueOption = None,
     priority: jobs.PriorityOption = None,
 ) -> None:
-    """Estimate tokens, cost and completion time of a job without submitting it."""
+    """Estimate tokens, cost and end time of a job without submitting it."""
     given = jobs.input_of(text, file)
     told = server.client.quote(capability, given, queue=queue, priority=priority)
     if server.as_json:

@@ -31,11 +31,11 @@ def users() -> None:
 
 @app.command()
 def erase(
-    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Its tenant.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant name.")],
     user: Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")],
     *,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel the user's unfinished work first.")
+        bool, typer.Option("--cancel", help="Cancel the user's unfinished jobs first.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask for confirmation.")

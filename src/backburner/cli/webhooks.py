@@ -39,7 +39,7 @@ def create(
         str, typer.Argument(metavar="RECEIVER", help="URL of the receiver.")
     ],
 ) -> None:
-    """Create the endpoint of a URL, unless it exists, and print its secret."""
+    """Create an endpoint for a URL, if there is none, and print its secret."""
     created = server.client.create_endpoint(receiver)
     server.write(created, created["secrets"][0])
 
@@ -74,7 +74,7 @@ def secret(
 @app.command()
 @remote
 def rotate(server: Server, endpoint: EndpointArgument) -> None:
-    """Create and print a new secret for an endpoint. The old one is valid for a day."""
+    """Create and print a new secret; the old one stays valid for a day."""
     rotated = server.client.rotate_endpoint(endpoint)
     server.write(rotated, rotated["secrets"][0])
 

@@ -30,7 +30,7 @@ IdArgument = Annotated[
 @lists(app)
 @remote
 def listing(server: Server) -> None:
-    """List the workers, the oldest first."""
+    """List the workers, oldest first."""
     server.write_all(HEADINGS, server.client.workers(), _row)
 
 

@@ -55,9 +55,9 @@ class Queue(TypedDict):
     keep: Keep | None
     totals: Totals
     submitted_per_minute: float
-    """Jobs submitted in the last minute; with many, a rate from the newest events."""
+    """Jobs submitted in the last minute; for many jobs, a rate of the newest events."""
     ended_per_minute: float
-    """Jobs that ended in the last minute, likewise."""
+    """Jobs that ended in the last minute, measured in the same way."""
 
 
 class Schedule(TypedDict):
@@ -73,8 +73,8 @@ class Schedule(TypedDict):
     last_at: Time | None
     paused: bool
     declared: bool
-    """Whether it is declared by the code of an application, which then must be changed
-    to change or delete it."""
+    """Whether the code of an application declares it. To change or delete it, change
+    the code."""
     tenant: str | None
     """Owner of its jobs, unless it is declared by code."""
     user: str | None
@@ -96,10 +96,10 @@ class Worker(TypedDict):
     running: int | None
     """Jobs that it ran at its last heartbeat; null before the first one."""
     event_loop_lag_seconds: float | None
-    """How late its event loop ran at worst in the ten seconds before that: high if a
-    handler blocks the loop."""
+    """Maximum delay of its event loop in the ten seconds before that heartbeat: high if
+    a handler blocks the loop."""
     memory_bytes: int | None
-    """Memory that its process used then; null if its system does not say."""
+    """Memory that its process used then; null if the system does not report it."""
 
 
 class CapabilityInfo(TypedDict):

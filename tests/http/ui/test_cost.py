@@ -30,7 +30,7 @@ async def test_what_is_dear_and_what_failed_is_shown(dashboard):
     await dashboard.log_in("tenant-operator", tenant="gulls")
     await dashboard.tab.press("g")
     await dashboard.tab.press("c")
-    await dashboard.shows("of it for attempts that failed: 85 %", ".tile.alarm")
+    await dashboard.shows("of this for failed attempts: 85 %", ".tile.alarm")
     await dashboard.shows("settled 23,000", ".burn")
     await dashboard.shows("free 23,000", ".burn")
     await dashboard.shows("50 %", ".burn .used")

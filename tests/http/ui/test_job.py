@@ -49,7 +49,7 @@ async def test_a_failed_job_is_explained_and_retried(dashboard):
     await dashboard.click("Events", "[role=tab]")
     await dashboard.shows("job.failed", "#panel")
     await dashboard.click("Retry")
-    await dashboard.shows("Attempt 1 of retry 1")
+    await dashboard.shows("Attempt 1, retry 1")
 
 
 async def test_a_long_tag_leaves_the_names_of_facts_on_one_line(dashboard):
@@ -169,11 +169,13 @@ async def test_a_job_is_forked_from_a_step_with_another_input(dashboard):
     await dashboard.tab.until("document.querySelector('dialog textarea')")
     await dashboard.tab.page.locator("dialog textarea").fill("{")
     await dashboard.click("Get a quote", "dialog button")
-    await dashboard.shows("The input is not JSON", "dialog")
+    await dashboard.shows("The input is not valid JSON", "dialog")
     asked = '{"title": "owls", "reader": "Bob"}'
     await dashboard.tab.page.locator("dialog textarea").fill(asked)
     await dashboard.click("Get a quote", "dialog button")
-    await dashboard.shows("It reuses the results of 1 step: look up.", "dialog")
+    await dashboard.shows(
+        "The new job reuses the results of 1 step: look up.", "dialog"
+    )
     await dashboard.check("job fork")
     await dashboard.click("Fork", "dialog button")
     await dashboard.shows(job, ".facts")
@@ -208,7 +210,7 @@ async def test_what_belongs_to_others_is_hidden_until_asked_for(dashboard):
     await dashboard.log_in("tenant-operator", tenant="owls")
     await dashboard.visit(f"jobs/{job}")
     await dashboard.click("Input", "[role=tab]")
-    await dashboard.shows("This belongs to another user", "#panel")
+    await dashboard.shows("This input belongs to another user", "#panel")
     assert "plover" not in await dashboard.tab.evaluate("document.body.innerText")
     assert not await dashboard.tab.evaluate("document.querySelector('.danger')")
     await dashboard.click("Show the input")

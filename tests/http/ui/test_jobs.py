@@ -87,14 +87,14 @@ async def test_keys_select_jobs_and_live_updates_keep_the_selection(dashboard):
         "document.querySelector('tr.picked').dataset.id"
     )
     await submit(dashboard, 1)
-    await dashboard.shows("1 new: show", ".bulk")
+    await dashboard.shows("Show 1 new", ".bulk")
     assert 3 == await dashboard.tab.evaluate(ROWS), "nothing moves by itself"
     assert chosen == await dashboard.tab.evaluate(
         "document.querySelector('tr.picked').dataset.id"
     )
     await dashboard.tab.press("r")
     await dashboard.shows("Retry 1 job?", "dialog")
-    await dashboard.click("Keep as it is")
+    await dashboard.click("Go back")
     assert 1 == await dashboard.tab.evaluate(PICKED)
 
 
@@ -108,8 +108,8 @@ async def test_all_matching_jobs_are_cancelled_by_one_job(dashboard):
     await dashboard.tab.click("thead input")
     await dashboard.click("Select all 60 matching")
     await dashboard.click("Cancel", ".bulk button.danger")
-    await dashboard.shows("Cancel 60 jobs that match?", "dialog")
-    await dashboard.click("Cancel 60 jobs", "dialog button.danger")
+    await dashboard.shows("Cancel all 60 matching jobs?", "dialog")
+    await dashboard.click("Cancel all 60 matching jobs", "dialog button.danger")
     await dashboard.tab.until("location.pathname.startsWith('/ui/jobs/job_')")
     await dashboard.shows("60 cancelled, 0 skipped")
     entries = await dashboard.server.backburner.engine.store.audited(
@@ -197,7 +197,7 @@ async def test_the_current_row_stays_the_same_job(dashboard):
         await dashboard.tab.press("j")
     chosen = await dashboard.tab.evaluate(current)
     await submit(dashboard, 1, "demo.echo")
-    await dashboard.click("1 new: show")
+    await dashboard.click("Show 1 new")
     await dashboard.tab.until(f"{CURRENT} === 2")
     after = await dashboard.tab.evaluate(current)
     await dashboard.tab.press("j")

@@ -80,7 +80,7 @@ async def test_who_may_not_answer_sees_no_control(dashboard):
     await dashboard.shows("a key with the scope questions:answer", ".question")
     assert not await dashboard.tab.evaluate("document.querySelector('.reply button')")
     await ask(dashboard, "larks", question="Another one?")
-    await dashboard.click("1 new: show")
+    await dashboard.click("Show 1 new")
     await dashboard.tab.until("document.querySelectorAll('.question').length === 2")
     dashboard.check_quiet()
 
@@ -119,7 +119,7 @@ async def test_questions_are_answered_once(dashboard):
 async def fill_in(dashboard):
     """Answer by the form, which follows the type that the handler asked for."""
     await dashboard.click("Answer…", "form button")
-    await dashboard.shows("This is needed.", "form")
+    await dashboard.shows("This field is required.", "form")
     await dashboard.tab.click("form input[type=checkbox]")
     await dashboard.tab.click("form input[type=number]")
     await dashboard.tab.type("1250")

@@ -121,9 +121,9 @@ async def page_through_events(person):
     await person.visit(f"jobs/{LARGE}")
     await person.click("Events", "[role=tab]")
     await person.shows(f"200 of {LONG:,} events", "#panel")
-    await person.click("Later", "#panel button")
+    await person.click("Next page", "#panel button")
     await person.shows(f"400 of {LONG:,} events", "#panel")
-    await person.click("Latest", "#panel button")
+    await person.click("Last page", "#panel button")
     await person.shows(f"{LONG:,} of {LONG:,} events", "#panel")
     assert 200 == await person.tab.evaluate(
         "document.querySelectorAll('#panel tbody tr').length"
@@ -229,7 +229,7 @@ async def try_a_capability(person):
     await person.enter("#field-text", "A heron waits for a fish.")
     await person.click("Get a quote")
     await person.shows("ahead", ".quote")
-    await person.click("Send")
+    await person.click("Submit")
     await person.shows("succeeded", ".answer")
     await person.shows("A heron waits for a fish.", ".answer")
     await person.check("playground")

@@ -37,7 +37,7 @@ async def test_a_staged_retry_stops_by_itself_and_clears_what_is_fixed(dashboard
     await dashboard.shows("PROVIDER_DOWN", ".attention")
     await dashboard.shows("45", ".tile.alarm b")
     await dashboard.tab.until("document.querySelector('.chart rect.bad')")
-    await dashboard.shows("Cost a minute", ".charts")
+    await dashboard.shows("Cost per minute", ".charts")
     await dashboard.check("overview")
     broken["cause"] = False
     await dashboard.visit("incidents")

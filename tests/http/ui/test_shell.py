@@ -135,13 +135,13 @@ async def test_a_revoked_key_leads_to_the_login_and_leaves_nothing(dashboard):
     key_id = await dashboard.log_in("user", user="ann")
     server = dashboard.server
     await dashboard.visit("jobs")
-    await dashboard.shows("0 in all")  # else the list may have the job from the start
+    await dashboard.shows("0 in total")  # else the list may have the job from the start
     ann = Options(owner=Owner("acme", "ann"), tags=["plover"])
     await server.backburner.engine.submit("demo.echo", {}, ann)
-    await dashboard.click("1 new")
+    await dashboard.click("Show 1 new")
     await dashboard.shows("plover", "table")
     await server.backburner.keys.revoke(key_id, Actor("t", "acme"))
-    await dashboard.shows("Your login has ended")
+    await dashboard.shows("Your session has ended")
     assert "plover" not in await dashboard.tab.evaluate("document.body.innerText")
     assert not await dashboard.tab.evaluate("document.querySelector('table')")
 
@@ -156,7 +156,7 @@ async def test_nobody_answers_a_question_that_was_put_to_another_login(dashboard
     await dashboard.click("Cancel", "button.danger")
     await dashboard.shows("Cancel this job?", "dialog")
     await server.backburner.keys.revoke(key_id, Actor("t", "acme"))
-    await dashboard.shows("Your login has ended")
+    await dashboard.shows("Your session has ended")
     _, text = await dashboard.key("tenant-administrator")
     await dashboard.tab.click("#key")
     await dashboard.tab.type(text)
@@ -194,7 +194,7 @@ async def test_a_platform_operator_acts_in_another_tenant(dashboard):
     await dashboard.shows("No job matches")
     await dashboard.click("default", ".who button")
     await dashboard.tab.page.locator("dialog [name=tenant]").fill("storks")
-    await dashboard.click("Enter", "dialog button")
+    await dashboard.click("Switch tenant", "dialog button")
     await dashboard.shows("storks", ".who")
     await dashboard.shows("nest", "table")
     await dashboard.tab.reload()

@@ -36,7 +36,7 @@ class MinuteView(BaseModel):
     submitted: int
     succeeded: int
     failed: int
-    retried: int = Field(description="Failed attempts that will be repeated.")
+    retried: int = Field(description="Failed attempts that will be retried.")
 
 
 class ActivityView(BaseModel):
@@ -61,8 +61,8 @@ async def activity(
     """
     Count the jobs visible to the caller that were submitted and that ended, by minute.
 
-    At most the newest 50,000 events of the store are read: `since` is how far they
-    reach.
+    At most the newest 50,000 events of the store are read: `since` is the time from
+    which the numbers are complete.
     """
     engine = server_state_of(request).engine
     since = instant(query.since)

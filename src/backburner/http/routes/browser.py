@@ -58,8 +58,8 @@ async def stream_token(request: Request, caller: Reader) -> Response:
     """
     Return a token that opens one stream as `?token=`, in place of a key.
 
-    For `EventSource` and `WebSocket` in a browser, which cannot send a key. A stream
-    ends when its token expires or the key that created it is revoked.
+    Use it with `EventSource` and `WebSocket` in a browser, which cannot send a key. A
+    stream ends when its token expires or the key that created the token is revoked.
     """
     server_state = server_state_of(request)
     asked = await body.read(request, StreamTokenRequest, limit=MAX_BODY)
@@ -94,7 +94,8 @@ async def log_in(request: Request, _caller: Anybody) -> Response:
     Create a session: a cookie that a browser sends in place of the key, for 12 hours.
 
     Requests other than GET must then have the type `application/json` and `csrf_token`
-    in `X-CSRF-Token`. A session has the key's permissions, and ends when it is revoked.
+    in `X-CSRF-Token`. A session has the key's permissions. It ends when the key is
+    revoked.
     """
     refuse_foreign_page(request)
     server_state = server_state_of(request)
@@ -130,7 +131,7 @@ async def session(request: Request, _caller: Anybody) -> Response:
     summary="Log out",
     status_code=204,
     response_class=Response,
-    response_description="The browser has no session any more.",
+    response_description="The session in this browser has ended.",
     responses=documented(CsrfRefused, ForeignOrigin, public=True),
 )
 async def log_out(request: Request, _caller: Anybody) -> Response:

@@ -30,7 +30,7 @@ class SettingView(BaseModel):
     """A setting with the name of its variable."""
 
     name: str
-    value: str = Field(description="Of a secret only `set` or `not set`.")
+    value: str = Field(description="For a secret only `set` or `not set`.")
 
 
 class ConfigurationView(BaseModel):
@@ -38,7 +38,7 @@ class ConfigurationView(BaseModel):
 
     version: str
     examined_at: datetime | None = Field(
-        description="When the findings were collected; null: not yet."
+        description="When the findings were collected; null if not yet."
     )
     examining: bool = Field(
         description="Whether newer findings are being collected: read again soon."
@@ -56,11 +56,11 @@ class ConfigurationView(BaseModel):
 )
 async def configuration(request: Request, _caller: Operator) -> Response:
     """
-    Examine store, broker and settings like `backburner doctor`, and list the settings.
+    Check store, broker and settings like `backburner doctor`, and list the settings.
 
-    The examination runs in the background, at most every ten seconds: an answer has the
-    latest findings, and `examining` while newer ones are being collected. Secrets are
-    shown as set or not set, and passwords in URLs are removed.
+    The checks run in the background, at most every ten seconds. The response has the
+    latest findings; `examining` is true while newer ones are being collected. Secrets
+    are shown as set or not set, and passwords in URLs are removed.
     """
     server_state = server_state_of(request)
     report = await server_state.examination.report()

@@ -41,14 +41,18 @@ Reader = Annotated[Caller, require("dead-letters:read")]
     operation_id="list_dead_letters",
     summary="List dead letters",
     response_model=FailurePage | JobPage,
-    response_description="Groups, or with `fingerprint` the jobs of one.",
+    response_description="The groups, or with `fingerprint` the jobs of one group.",
     responses=documented(),
 )
 @shareable
 async def listing(
     request: Request, caller: Reader, query: Annotated[DeadLetterQuery, Query()]
 ) -> Response:
-    """List kinds of failures, latest first; with `fingerprint`, the jobs of one."""
+    """
+    List dead letters grouped by cause, latest first.
+
+    With `fingerprint`, list the jobs of one group.
+    """
     engine = server_state_of(request).engine
     if query.fingerprint is None:
         if query.cursor is not None:

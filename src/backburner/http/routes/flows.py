@@ -147,7 +147,7 @@ async def show(
     prefer: Prefer = None,
     if_none_match: headers.IfNoneMatch = None,
 ) -> Response:
-    """Return a flow with its steps; `Retry-After` until it ends."""
+    """Return a flow with its steps. `Retry-After` is set until the flow has ended."""
     told: dict[str, str] = {}
     flow = await _find(request, caller, flow_id, prefer, told)
     steps = await server_state_of(request).engine.flows.steps(flow)
@@ -196,9 +196,9 @@ async def steps(
 @shareable
 async def graph(request: Request, caller: Reader, flow_id: str) -> Response:
     """
-    Return a flow and a graph of at most 160 nodes; steps that are alike share one.
+    Return a flow and its graph of at most 160 nodes; similar steps share a node.
 
-    An index of a node is valid until steps are added to the flow.
+    The index of a node is valid until steps are added to the flow.
     """
     flows = server_state_of(request).engine.flows
     flow = await flows.find(flow_id, caller.visible)
@@ -215,7 +215,11 @@ async def graph(request: Request, caller: Reader, flow_id: str) -> Response:
     responses=documented(FlowNotFound, IllegalTransition, writes=True),
 )
 async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
-    """Cancel everything of a flow that has not ended; 409 if all of it has."""
+    """
+    Cancel all steps of a flow that have not ended.
+
+    Repeating this is not an error. A flow that succeeded or failed is refused with 409.
+    """
     flows = server_state_of(request).engine.flows
     await flows.find(flow_id, caller.owner)
     await audit.record(request, caller, "flow.cancelled", flow_id)
@@ -230,7 +234,7 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     status_code=202,
     response_model=FlowView,
     responses={
-        202: {"description": "It continues from there.", "headers": headers.LOCATION},
+        202: {"description": "The flow is running again.", "headers": headers.LOCATION},
         **documented(FlowNotFound, IllegalTransition, BudgetExhausted, writes=True),
     },
 )

@@ -116,10 +116,10 @@ async def waiting(request: Request, caller: Reader, job_id: str) -> Response:
 
 
 _SUSPENDED: Final[Mapping[WaitReason, tuple[Reason, str]]] = {
-    WaitReason.SLEEP: ("time", "Its handler sleeps."),
+    WaitReason.SLEEP: ("time", "Its handler is sleeping."),
     WaitReason.LANE: ("time", "It waits until its model's lane allows a call."),
     WaitReason.SIGNAL: ("signal", "It waits for a signal."),
-    WaitReason.QUESTION: ("question", "It waits for an answer of a person."),
+    WaitReason.QUESTION: ("question", "It waits for a person to answer."),
     WaitReason.JOB: ("job", "It waits for another job."),
 }
 
@@ -151,7 +151,7 @@ async def _queued(engine: Engine, job: Job) -> dict[str, Any]:
             running = JobFilter(state=JobState.RUNNING, queue=job.queue)
             count = await engine.store.count(running, most=state.concurrency)
             if count >= state.concurrency:
-                detail = f"The queue {job.queue!r} runs {count} jobs, its limit."
+                detail = f"The queue {job.queue!r} runs its maximum of {count} jobs."
                 return _view("concurrency", detail)
     workers = await engine.store.workers()
     serving = [worker for worker in workers if job.queue in worker.queues]
@@ -160,7 +160,7 @@ async def _queued(engine: Engine, job: Job) -> dict[str, Any]:
         if serving:
             detail = f"All workers of the queue {job.queue!r} are drained."
         return _view("no_worker", detail)
-    return _view("busy", "It waits for a free slot of a worker.")
+    return _view("busy", "All slots of its workers are in use.")
 
 
 def _view(reason: Reason, detail: str, until: Instant | None = None) -> dict[str, Any]:

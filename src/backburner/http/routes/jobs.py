@@ -81,7 +81,7 @@ Fresh = Annotated[
 ]
 
 Content = Annotated[
-    bool, Query(description="False: `input` and `output` are null, however large.")
+    bool, Query(description="If false, `input` and `output` are always null.")
 ]
 
 MAX_RETRY_AFTER = 60
@@ -94,7 +94,7 @@ REACH = 30_000
 """How many jobs one request reads for filters that have no index."""
 RECEIPT = {**headers.LOCATION, **headers.REPLAYED, **APPLIED}
 RETRIED: dict[int | str, dict[str, Any]] = {
-    202: {"description": "It is queued again.", "headers": headers.LOCATION},
+    202: {"description": "The job is queued again.", "headers": headers.LOCATION},
     **documented(JobNotFound, IllegalTransition, BudgetExhausted, writes=True),
 }
 """The responses of a retry, for OpenAPI."""
@@ -115,12 +115,12 @@ def json_body(model: str) -> dict[str, Any]:
     responses={
         200: {
             "model": JobView,
-            "description": "It ended within the requested wait.",
+            "description": "The job ended within the requested wait.",
             "headers": RECEIPT,
         },
         202: {
-            "description": "The job is durable and will reach its end. After a wait: "
-            "the job as it is then.",
+            "description": "The job is durable and will reach a final state. With "
+            "`Prefer: wait`, the job as it is when the wait ends.",
             "headers": {**RECEIPT, **headers.RETRY_AFTER},
         },
         **documented(
@@ -255,7 +255,7 @@ async def counting(
     response_model=JobView,
     responses={
         202: {
-            "description": "The job that does this; its progress counts the jobs.",
+            "description": "This job runs the action and reports its progress.",
             "headers": headers.LOCATION,
         },
         **documented(FlowNotFound, BatchNotFound, body=True, writes=True),
@@ -266,11 +266,11 @@ async def change_many(request: Request, caller: Reader) -> Response:
     """
     Submit a job that cancels or retries the named jobs, or all that match.
 
-    It affects the jobs that the caller can change one by one and that were submitted
-    before it: `cancel` needs `jobs:write` and affects the caller's own jobs, `retry`
-    needs `dead-letters:retry` and affects all jobs that the caller sees. With `staged`,
-    it retries one job, then ten, then all, and stops if more than half of a stage fail
-    again.
+    It changes only jobs that were submitted before it and that the caller could also
+    change individually: `cancel` needs `jobs:write` and affects the caller's own jobs;
+    `retry` needs `dead-letters:retry` and affects all jobs that the caller sees. With
+    `staged`, it retries one job, then ten, then all, and stops if more than half of the
+    jobs of a stage fail again.
     """
     server_state = server_state_of(request)
     asked = await server_state.read(request, BulkRequest)
@@ -375,7 +375,11 @@ async def show(
     *,
     content: Content = True,
 ) -> Response:
-    """Return a job with its input, output and attempts; `Retry-After` until it ends."""
+    """
+    Return a job with its input, output and attempts.
+
+    `Retry-After` is set until the job has ended.
+    """
     told: dict[str, str] = {}
     job = await _find(request, caller, job_id, prefer, told)
     spent = await _spent(request, job)
@@ -401,7 +405,7 @@ async def show(
         },
         202: {
             "model": JobView,
-            "description": "Not yet: this is the job.",
+            "description": "The job has not ended; the response is the job.",
             "headers": {**headers.RETRY_AFTER, **APPLIED},
         },
         **documented(JobNotFound, BlobMissing, NoResult),
@@ -463,7 +467,7 @@ async def change(request: Request, caller: Writer, job_id: str) -> Response:
     operation_id="cancel_job",
     summary="Cancel a job",
     response_model=JobView,
-    response_description="The job is cancelled, now or before.",
+    response_description="The job is cancelled, by this request or an earlier one.",
     responses=documented(JobNotFound, IllegalTransition, writes=True),
 )
 async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
@@ -471,8 +475,8 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     Cancel a job; a running handler is interrupted. Repeating this is not an error.
 
     The response has a receipt: what the job had used, what was held for it and is
-    released, and what cannot be undone. A repeat returns the same receipt. The audit
-    log has an entry of it.
+    released, and what cannot be undone. A repeat returns the same receipt. The
+    cancellation is recorded in the audit log.
     """
     engine = server_state_of(request).engine
     if not (await engine.find(job_id, caller.owner)).state.is_final:

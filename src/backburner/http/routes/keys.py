@@ -99,10 +99,11 @@ async def create(request: Request, caller: Administrator) -> Response:
 )
 async def revoke(request: Request, caller: Administrator, key_id: str) -> Response:
     """
-    Revoke a key: here at once, elsewhere within seconds. A repeat is not an error.
+    Revoke a key. Repeating this is not an error.
 
-    It requires every scope of that key; a key that is bound to a user revokes only keys
-    of that user.
+    This server refuses the key at once, other servers within seconds. The caller must
+    have every scope of the key; a caller that is bound to a user revokes only keys of
+    that user.
     """
     keys = server_state_of(request).keys
     key = await keys.find(key_id, caller.owner.tenant)
@@ -117,14 +118,14 @@ async def revoke(request: Request, caller: Administrator, key_id: str) -> Respon
 @router.get(
     "/v1/audit",
     operation_id="list_audit",
-    summary="List the actions of administrators",
+    summary="List the audit log",
     response_model=AuditPage,
     responses=documented(),
 )
 async def audited(
     request: Request, caller: Auditor, query: Annotated[AuditQuery, Query()]
 ) -> Response:
-    """List the actions of administrators in the caller's tenant, newest first."""
+    """List the entries of the audit log of the caller's tenant, newest first."""
     found = await server_state_of(request).engine.store.audited(
         caller.owner.tenant, before=query.before, limit=query.limit
     )

@@ -27,12 +27,12 @@ LaneList = list_of(operations.Lane, "LaneList", "The lanes that were declared or
 @router.get(
     "/v1/lanes",
     operation_id="list_lanes",
-    summary="List the lanes to providers",
+    summary="List the provider lanes",
     response_model=LaneList,
     responses=documented(),
 )
 async def listing(request: Request, _caller: Operator) -> Response:
-    """List the lanes with their limits, learnt rates and whether they are parked."""
+    """List the lanes with their limits, learnt limits and state."""
     found = await server_state_of(request).engine.store.lanes()
     return wire.answer({"items": [_view(view) for view in found]})
 

@@ -18,17 +18,18 @@ class MeView(BaseModel):
     """The caller."""
 
     tenant: str
-    user: str = Field(description="The user that it acts as.")
+    user: str = Field(description="The user that the caller acts as.")
     role: str | None = Field(
-        description="The largest role of which it has all scopes; null: none."
+        description="The largest role whose scopes the caller has; null if none."
     )
     scopes: list[str]
     sees_tenant: bool = Field(
         description="Whether lists include the data of all users of the tenant."
     )
-    sees_traces: bool = Field(description="Whether it sees stack traces.")
+    sees_traces: bool = Field(description="Whether the caller sees stack traces.")
     roles: dict[str, list[str]] = Field(
-        description="With `keys:admin`, the roles that the caller may grant: scopes."
+        description="The roles that the caller may grant, each with its scopes; empty "
+        "without `keys:admin`."
     )
     needs_login: bool = Field(
         description="Whether callers need an API key; false with `serve --dev`."

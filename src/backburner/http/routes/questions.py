@@ -41,7 +41,7 @@ async def listing(
     request: Request, caller: Reader, cursor: str | None = None, limit: Limit = 50
 ) -> Response:
     """
-    List the questions of jobs that wait for an answer of a person.
+    List the questions of jobs that wait for a person to answer.
 
     A key with the scope `questions:answer` sees those of its whole tenant.
     """
@@ -65,8 +65,8 @@ async def answer(
     """
     Answer a question; the job continues at once.
 
-    The first answer counts: repeating it returns 200, a different one 409. The audit
-    log records who answered.
+    The first answer counts: sending it again returns 200, sending a different one
+    returns 409. The audit log records who answered.
     """
     engine = server_state_of(request).engine
     value = await body.read_value(request, limit=MAX_BODY)

@@ -149,7 +149,7 @@ _switch(
 )
 _switch(
     "resume",
-    "Resume a schedule from its next time on. Ticks during the pause are skipped.",
+    "Resume a schedule: it fires at its next tick. Ticks during the pause are skipped.",
     paused=False,
 )
 
@@ -166,7 +166,11 @@ _switch(
     },
 )
 async def run(request: Request, caller: Administrator, schedule: str) -> Response:
-    """Submit its job now, even if it is paused; its next time does not change."""
+    """
+    Submit the job of a schedule now, even if the schedule is paused.
+
+    The next tick does not change.
+    """
     engine = server_state_of(request).engine
     new = await _scheduler(engine).prepare(schedule)
     await _record(request, caller, "schedule.run", schedule)

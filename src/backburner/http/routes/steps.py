@@ -114,7 +114,8 @@ async def fork(
     With a new `input`, the job reuses those results in their order, without comparing
     the requests; this is refused with 409 if steps ran concurrently. A job that has not
     ended and a step of a flow are refused with 409. With `dry_run` nothing is stored:
-    the response is an estimate. Otherwise the audit log has an entry of it.
+    the response is an estimate. Otherwise the fork is recorded in the
+    audit log.
     """
     server_state = server_state_of(request)
     asked = await server_state.read(request, ForkRequest)

@@ -56,8 +56,8 @@ def _switch(verb: str, told: str, *, draining: bool) -> None:
 
 _switch(
     "drain",
-    "Let a worker finish its jobs and claim no more. It stays alive until it is "
-    "stopped or resumed. A restarted worker is not drained.",
+    "Let a worker finish its jobs and claim no more. Its process keeps running, and "
+    "it stays drained until it is resumed. A restarted worker is not drained.",
     draining=True,
 )
 _switch("resume", "Let a drained worker claim jobs again.", draining=False)

@@ -203,7 +203,7 @@ class RetryRequest(Asked):
     fingerprint: Name | None = None
     limit: int = Field(100, ge=1, le=MAX_RETRIES, description="Only the newest N.")
     canary: int | None = Field(
-        None, ge=1, le=MAX_RETRIES, description="Start only N of them now."
+        None, ge=1, le=MAX_RETRIES, description="Retry only N of them, as a test."
     )
     rate: float | None = Field(
         None, ge=0.01, le=1000, description="Retries per second; the rest wait."
@@ -298,7 +298,7 @@ class JobQuery(JobSelection):
     """Selects jobs to list, and their order."""
 
     sort: Literal["newest", "oldest"] = Field(
-        "newest", description="Which come first, by when they were submitted."
+        "newest", description="The order, by time of submission."
     )
     cursor: str | None = Field(None, description="`next_cursor` of the previous page.")
     limit: int = Field(50, ge=1, le=MAX_LIMIT)

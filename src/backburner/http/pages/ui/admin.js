@@ -21,7 +21,7 @@ const Standing = ({ of: key }) => {
 function Made({ made, close }) {
   const field = useRef(null)
   useEffect(() => field.current.select(), [])
-  return html`<div class="notice"><div class="grow form"><label for="made"><strong>The key ${bounded(made.name, 60)}: copy it now. It is not shown again.</strong></label>
+  return html`<div class="notice"><div class="grow form"><label for="made"><strong>Copy the key ${bounded(made.name, 60)} now. It will not be shown again.</strong></label>
     <input id="made" ref=${field} class="mono" readonly value=${made.key} /></div>
     <div class="actions"><${Copy} text=${made.key} name="the key" /><button onClick=${close}>I have copied it</button></div></div>`
 }
@@ -50,9 +50,9 @@ function NewKey({ done, close }) {
   }
   return html`<form class="card form" aria-label="New key" onSubmit=${submit}>
     <div class="fields"><label>Name<input name="name" ref=${first} required maxlength="200" autocomplete="off" placeholder="web shop" /></label>
-      <label>User that it acts as<input name="user" maxlength="200" autocomplete="off" placeholder="any" /></label>
-      <label>Expires after days<input name="days" type="number" min="1" max="3650" placeholder="never" /></label>
-      <label>Rights<select onChange=${event => choose(presets[event.target.value].filter(may))}>${Object.keys(presets).map(name => html`<option>${name}</option>`)}</select></label></div>
+      <label>Bind to user<input name="user" maxlength="200" autocomplete="off" placeholder="not bound" title="A key that is not bound acts as user 1, or with the scope users:act as the user in X-User-Id" /></label>
+      <label>Expires after (days)<input name="days" type="number" min="1" max="3650" placeholder="never" /></label>
+      <label>Role<select onChange=${event => choose(presets[event.target.value].filter(may))}>${Object.keys(presets).map(name => html`<option>${name}</option>`)}</select></label></div>
     <details><summary>${chosen.length} of ${mine.length} scopes</summary><div class="scopes">${mine.map(scope => html`<label class="check"><input type="checkbox" checked=${chosen.includes(scope)} onChange=${() => toggle(scope)} /> ${scope}</label>`)}</div></details>
     <div class="actions"><button class="primary" disabled=${busy || !chosen.length}>Create the key</button><button type="button" onClick=${close}>Close</button></div></form>`
 }
@@ -62,7 +62,7 @@ function Keys() {
   const [isMaking, make] = useState(false)
   const [made, setMade] = useState(null)
   const revoke = async key => {
-    if (!(await confirmed(`Revoke the key ${bounded(key.name, 60)}?`, 'Requests and logins with it are refused from now on. This cannot be undone.', 'Revoke the key', { danger: true }))) return
+    if (!(await confirmed(`Revoke the key ${bounded(key.name, 60)}?`, 'Requests and sessions that use this key are refused within seconds. This cannot be undone.', 'Revoke the key', { danger: true }))) return
     try {
       await api(`/v1/keys/${encodeURIComponent(key.id)}`, { method: 'DELETE', body: {} })
       say('The key is revoked.')
@@ -79,7 +79,7 @@ function Keys() {
     ${isMaking && html`<${NewKey} close=${() => make(false)} done=${found => (setMade(found), make(false), reload())} />`}
     ${data && !items.length && html`<${Empty} title="There are no keys" command=${`backburner keys create --name "web shop" --tenant ${bounded(me.value.tenant, 40)}`}>A program or a person needs a key to use the server.</${Empty}>`}
     ${items.length > 0 && html`<div class="below"><${Frame} label="Keys"><table><thead><tr><th scope="col">Key</th><th scope="col">State</th><th scope="col">User</th><th scope="col">Scopes</th><th scope="col">Last used</th><th scope="col">Created</th><th scope="col">Expires</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-      <tbody>${items.map(key => html`<tr key=${key.id}><td><${Name} text=${key.name} most=${50} /> <span class="faint mono">${bounded(key.id, 20)}</span></td><td><${Standing} of=${key} /></td><td>${key.user ? html`<${Name} text=${key.user} most=${40} />` : html`<span class="faint">any</span>`}</td>
+      <tbody>${items.map(key => html`<tr key=${key.id}><td><${Name} text=${key.name} most=${50} /> <span class="faint mono">${bounded(key.id, 20)}</span></td><td><${Standing} of=${key} /></td><td>${key.user ? html`<${Name} text=${key.user} most=${40} />` : html`<span class="faint">not bound</span>`}</td>
         <td title=${key.scopes.join(', ')}>${key.scopes.length}</td><td class="time"><${Ago} at=${key.last_used_at} /></td><td class="time"><${Ago} at=${key.created_at} /></td><td class="time"><${Ago} at=${key.expires_at} /></td>
         <td>${!key.revoked_at && html`<button class="danger" onClick=${() => revoke(key)}>Revoke</button>`}</td></tr>`)}</tbody></table></${Frame}></div>`}`
 }
@@ -95,32 +95,32 @@ function Audit() {
   const items = data?.items ?? []
   const turn = to => go(address('admin/audit', { before: to }))
   return html`<${Failure} error=${error} retry=${reload} />
-    ${data && !items.length && html`<${Empty} title="Nothing has been recorded" command="backburner keys list">Each action of an administrator is recorded here before it is executed.</${Empty}>`}
+    ${data && !items.length && html`<${Empty} title="The audit log is empty">Actions such as creating a key, pausing a queue or cancelling a job are recorded here before they are executed.</${Empty}>`}
     ${items.length > 0 && html`<${Frame} label="Audit log"><table><thead><tr><th scope="col">When</th><th scope="col">Action</th><th scope="col">Target</th><th scope="col">By key</th><th scope="col">Request</th></tr></thead>
       <tbody>${items.map(one => html`<tr key=${one.seq}><td class="time"><${Ago} at=${one.at} /></td><td class="mono">${bounded(one.action, 60)}</td><td class="mono" dir="ltr" title=${bounded(one.target ?? '', 500)}>${inline(one.target ?? '', 70)}</td><td><${Name} text=${one.actor} most=${40} /></td><td class="mono faint">${bounded(one.request_id ?? '–', 40)}</td></tr>`)}</tbody></table></${Frame}>
-      <div class="pager">${before && html`<button onClick=${() => turn(null)}>Newest</button>`}${items.length === PAGE && html`<button onClick=${() => turn(items.at(-1).seq)}>Older</button>`}</div>`}`
+      <div class="pager">${before && html`<button onClick=${() => turn(null)}>First page</button>`}${items.length === PAGE && html`<button onClick=${() => turn(items.at(-1).seq)}>Next page</button>`}</div>`}`
 }
 
 // --- Configuration -------------------------------------------------------------------------------
 
-const STATUS = { pass: ['succeeded', 'pass'], warn: ['waiting', 'warning'], fail: ['failed', 'to fix'] }
+const STATUS = { pass: ['succeeded', 'pass'], warn: ['waiting', 'warning'], fail: ['failed', 'fail'] }
 const WORST = ['fail', 'warn', 'pass']
 
 function Configuration() {
   const { data, error, reload } = useApi('/v1/configuration')
   const [text, search] = useState('')
-  useKeys({ r: [() => reload(), 'Examine again'] })
+  useKeys({ r: [() => reload(), 'Check again'] })
   useEffect(() => {
     const timer = data?.examining && setTimeout(reload, 1000)
     return () => clearTimeout(timer)
   }, [data])
-  if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<p class="faint">Examining…</p>`
+  if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<p class="faint">Checking…</p>`
   const findings = [...data.findings].sort((a, b) => WORST.indexOf(a.status) - WORST.indexOf(b.status))
   const wanted = text.toLowerCase()
   const settings = data.settings.filter(one => `${one.name} ${one.value}`.toLowerCase().includes(wanted))
   return html`<${Failure} error=${error} retry=${reload} />
-    <p class="faint">Version ${bounded(data.version, 40)}, ${data.examined_at ? html`examined <${Ago} at=${data.examined_at} />` : 'examining…'}. On the command line: <code>backburner doctor</code></p>
-    ${findings.length > 0 && html`<${Frame} label="Findings"><table><thead><tr><th scope="col">Result</th><th scope="col">What</th><th scope="col">Finding</th></tr></thead>
+    <p class="faint">Version ${bounded(data.version, 40)}, ${data.examined_at ? html`checked <${Ago} at=${data.examined_at} />` : 'checking…'}. On the command line: <code>backburner doctor</code></p>
+    ${findings.length > 0 && html`<${Frame} label="Findings"><table><thead><tr><th scope="col">Result</th><th scope="col">Check</th><th scope="col">Finding</th></tr></thead>
       <tbody>${findings.map(one => html`<tr><td><span class=${`state ${STATUS[one.status][0]}`}><${Icon} name=${one.status === 'warn' ? 'incidents' : STATUS[one.status][0]} />${STATUS[one.status][1]}</span></td><td>${bounded(one.name, 80)}</td>
         <td class="wrap" dir="ltr">${inline(one.message, 600)}${one.fix && html`<br /><span class="faint">Fix: ${inline(one.fix, 300)}</span>`}</td></tr>`)}</tbody></table></${Frame}>`}
     <h2 class="section">Settings</h2><div class="search"><input data-search type="search" aria-label="Find a setting" placeholder="Find a setting" value=${text} onInput=${event => search(event.target.value)} /></div>
@@ -139,6 +139,6 @@ const TABS = [
 export function Admin({ rest }) {
   const tabs = TABS.filter(([, , scope]) => may(scope))
   const [name, , , view] = tabs.find(([one]) => one === rest[0]) ?? tabs[0]
-  return html`<${Head} title="Administration" /><nav class="tabs" aria-label="Parts">${tabs.map(([path, text]) => html`<a href=${`/ui/admin/${path}`} aria-current=${path === name ? 'page' : undefined}>${text}</a>`)}</nav>
+  return html`<${Head} title="Admin" /><nav class="tabs" aria-label="Parts">${tabs.map(([path, text]) => html`<a href=${`/ui/admin/${path}`} aria-current=${path === name ? 'page' : undefined}>${text}</a>`)}</nav>
     <${view} key=${name} />`
 }

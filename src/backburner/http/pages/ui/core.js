@@ -43,7 +43,7 @@ export function enterTenant(name) {
 
 export class Problem extends Error {
   constructor(status, body) {
-    super(body?.detail || `The server answered ${status}.`)
+    super(body?.detail || `The server answered with status ${status}.`)
     this.status = status
     this.code = body?.code || ''
     this.errors = body?.errors || []
@@ -58,7 +58,7 @@ export const AGE = 1
 export async function request(path, options = {}) {
   const whose = tenant.value && path.startsWith('/') ? { 'X-Tenant-Id': tenant.value } : {}
   const response = await fetch(path, { ...options, headers: { ...options.headers, ...whose } })
-  if (response.status === 401 && me.value) endSession('Your login has ended. Log in again.')
+  if (response.status === 401 && me.value) endSession('Your session has ended. Log in again.')
   return response
 }
 
@@ -86,7 +86,7 @@ export async function api(path, { method = 'GET', body, signal: abort, age = 0 }
     })
   } catch (error) {
     if (error.name === 'AbortError') throw error
-    throw new Problem(0, { detail: 'The server cannot be reached.', code: 'OFFLINE' })
+    throw new Problem(0, { detail: 'The server cannot be reached. Check your connection.', code: 'OFFLINE' })
   }
   if (response.status === 204) return null
   const answer = await response.json().catch(() => null)

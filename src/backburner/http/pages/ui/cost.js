@@ -4,7 +4,7 @@ import { Empty, Failure, Frame, Head, Name, State } from './parts.js'
 
 const PERIODS = { '1h': ['last hour', 1], '24h': ['last 24 hours', 24], '7d': ['last 7 days', 168], '30d': ['last 30 days', 720] }
 const MOST_BUDGETS = 20
-const UNKNOWN = 'and calls without a price'
+const UNKNOWN = 'Calls without a price are not included'
 
 /** Say when a budget is used up if it goes on so: `{state, at}`. */
 export function projected({ settled, left, window_start: start, window_end: end }, at) {
@@ -35,22 +35,22 @@ function Burn({ account }) {
       return rect
     })}</svg>
     <div class="legend">${parts.map(([name, value]) => html`<span class=${`mark ${name}`}>${name} ${amount(unit, value)}</span>`)}
-      ${Number(account.overdraft) > 0 && html`<span class="bad-text">beyond the estimates ${amount(unit, account.overdraft)}</span>`}
+      ${Number(account.overdraft) > 0 && html`<span class="bad-text">overdraft ${amount(unit, account.overdraft)}</span>`}
       <span class=${`ends ${end.state === 'lasts' || end.state === 'unused' ? 'faint' : 'bad-text'}`}>${
-        end.state === 'used up' ? html`used up, new window <${Ago} at=${end.at} />`
-          : end.state === 'ends early' ? html`used up <${Ago} at=${end.at} /> at this rate`
-            : html`enough until its window ends, <${Ago} at=${end.at} />`}</span></div></div>`
+        end.state === 'used up' ? html`used up; the next window starts <${Ago} at=${end.at} />`
+          : end.state === 'ends early' ? html`will be used up <${Ago} at=${end.at} /> at this rate`
+            : html`lasts until the window ends <${Ago} at=${end.at} />`}</span></div></div>`
 }
 
 function Budgets() {
   const { data, error, reload } = useApi('/v1/budgets', { live: 5000 })
-  if (!data) return html`<div class="card"><h2>Budgets</h2><${Failure} error=${error} retry=${reload} />${!error && html`<p class="faint">Reading…</p>`}</div>`
+  if (!data) return html`<div class="card"><h2>Budgets</h2><${Failure} error=${error} retry=${reload} />${!error && html`<p class="faint">Loading…</p>`}</div>`
   const rest = one => share(one.left, one.limit)
   const items = [...data.items].sort((a, b) => rest(a) - rest(b))
   return html`<div class="card"><h2>Budgets</h2><${Failure} error=${error} retry=${reload} />
-    ${!items.length && html`<p class="faint">No budget has been used in its present window. Set one:</p><code class="block">${`backburner budgets set tenant --of ${bounded(me.value.tenant, 40)} --tokens 1000000`}</code>`}
+    ${!items.length && html`<p class="faint">No budget has been used in its current window. To set one, run:</p><code class="block">${`backburner budgets set tenant --of ${bounded(me.value.tenant, 40)} --tokens 1000000`}</code>`}
     ${items.slice(0, MOST_BUDGETS).map(one => html`<${Burn} key=${`${one.scope} ${one.of} ${one.unit} ${one.per_seconds}`} account=${one} />`)}
-    ${items.length > MOST_BUDGETS && html`<p class="faint">The ${MOST_BUDGETS} with the least left, of ${number(items.length)}.</p>`}</div>`
+    ${items.length > MOST_BUDGETS && html`<p class="faint">The ${MOST_BUDGETS} budgets with the least left are shown, of ${number(items.length)}.</p>`}</div>`
 }
 
 const Dollars = ({ of }) => html`<span title=${of.priced ? '' : UNKNOWN}>${money(of.priced_cost_usd)}${of.priced ? '' : '+'}</span>`
@@ -86,12 +86,12 @@ export function Cost() {
       ${Object.entries(PERIODS).map(([name, [text]]) => html`<option value=${name}>${text}</option>`)}</select></label></${Head}>
     <${Failure} error=${error} retry=${reload} />
     <div class="tiles"><div class="tile"><b>${data ? html`<${Dollars} of=${data.total} />` : '…'}</b><span>cost, ${PERIODS[chosen][0]}</span></div>
-      <div class=${`tile ${wasted > 0.2 ? 'alarm' : ''}`}><b>${data ? html`<${Dollars} of=${data.failed} />` : '…'}</b><span>of it for attempts that failed${wasted ? `: ${Math.round(100 * wasted)} %` : ''}</span></div>
+      <div class=${`tile ${wasted > 0.2 ? 'alarm' : ''}`}><b>${data ? html`<${Dollars} of=${data.failed} />` : '…'}</b><span>of this for failed attempts${wasted ? `: ${Math.round(100 * wasted)} %` : ''}</span></div>
       <div class="tile"><b>${data ? number(data.total.input_tokens + data.total.output_tokens) : '…'}</b><span>tokens</span></div>
       <div class="tile"><b>${data ? number(data.total.calls) : '…'}</b><span>${data?.total.calls === 1 ? 'call' : 'calls'} by ${data ? number(data.total.jobs) : '…'} ${data?.total.jobs === 1 ? 'job' : 'jobs'}</span></div></div>
-    ${data?.capped && html`<p class="faint" role="status">Of the newest ${number(data.total.calls)} calls, since <${Ago} at=${data.since} />. Choose a shorter period for all of its calls, or use <code>backburner usage</code>.</p>`}
+    ${data?.capped && html`<p class="faint" role="status">These figures cover only the newest ${number(data.total.calls)} calls; the oldest of them was made <${Ago} at=${data.since} />. Choose a shorter period, or run <code>backburner usage</code>.</p>`}
     <${Budgets} />
-    ${data && !data.total.calls && html`<div class="below"><${Empty} title=${`No model was called in the ${PERIODS[chosen][0]}`} command="backburner usage --by day">Jobs that call models appear here with what they used and cost. To see their whole history, run:</${Empty}></div>`}
+    ${data && !data.total.calls && html`<div class="below"><${Empty} title=${`No model was called in the ${PERIODS[chosen][0]}`} command="backburner usage --by day">Jobs that call models appear here with their usage and cost. To see the usage of the last 30 days, run:</${Empty}></div>`}
     ${data?.total.calls > 0 && html`<div class="two below"><${By} title="capability" items=${data.by_capability} total=${data.total} filter="capability" /><${By} title="model" items=${data.by_model} total=${data.total} />
       ${everyone && html`<${By} title="user" items=${data.by_user} total=${data.total} filter=${me.value.sees_tenant ? 'user' : null} />`}</div><${Dearest} jobs=${data.jobs} everyone=${everyone} />`}`
 }

@@ -18,7 +18,7 @@ function Queues({ data, error, reload }) {
   }
   return html`<h2 class="section">Queues</h2><${Failure} error=${error} retry=${reload} />
     ${data && html`<${Frame} label="Queues"><table><thead><tr><th scope="col">Queue</th><th scope="col" class="number">Queued</th><th scope="col" class="number">Running</th><th scope="col" class="number">Scheduled</th>
-      <th scope="col" class="number">Blocked</th><th scope="col">Oldest waits since</th><th scope="col" class="number">In/min</th><th scope="col" class="number">Out/min</th><th scope="col">Limits</th><th scope="col" class="number">Done</th><th scope="col" class="number">Failed</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+      <th scope="col" class="number">Blocked</th><th scope="col">Oldest queued</th><th scope="col" class="number">In/min</th><th scope="col" class="number">Out/min</th><th scope="col">Limits</th><th scope="col" class="number">Completed</th><th scope="col" class="number">Failed</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.items.map(queue => html`<tr key=${queue.name}><td><a href=${`/ui/jobs?queue=${encodeURIComponent(queue.name)}`}><${Name} text=${queue.name} most=${60} /></a>
         ${queue.paused && html` <span class="state waiting">paused</span>`}</td>
         ${['queued', 'running', 'scheduled', 'blocked'].map(name => html`<td class="number">${number(queue[name])}</td>`)}
@@ -58,11 +58,11 @@ function Workers({ data, error, reload }) {
     await act(`/v1/workers/${encodeURIComponent(worker.id)}/${worker.draining ? 'resume' : 'drain'}`, worker.draining ? 'The worker claims jobs again.' : 'The worker claims no more jobs.', reload)
   }
   return html`<h2 class="section">Workers</h2><${Failure} error=${error} />
-    ${data && !data.items.length && html`<${Empty} title="No worker runs" command="backburner worker --app backburner.demo:app">Jobs wait until one is started.</${Empty}>`}
-    ${data?.items.length > 0 && html`<${Frame} label="Workers"><table><thead><tr><th scope="col">Worker</th><th scope="col">Host</th><th scope="col" class="number">Process</th><th scope="col" class="number">Running</th><th scope="col" class="number">Slots</th><th scope="col" class="number">Loop lag</th><th scope="col" class="number">Memory</th><th scope="col">Queues</th><th scope="col">Started</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+    ${data && !data.items.length && html`<${Empty} title="No worker is running" command="backburner worker --app backburner.demo:app">Jobs wait until you start one:</${Empty}>`}
+    ${data?.items.length > 0 && html`<${Frame} label="Workers"><table><thead><tr><th scope="col">Worker</th><th scope="col">Host</th><th scope="col" class="number">PID</th><th scope="col" class="number">Running</th><th scope="col" class="number">Slots</th><th scope="col" class="number">Loop lag</th><th scope="col" class="number">Memory</th><th scope="col">Queues</th><th scope="col">Started</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.items.map(worker => html`<tr key=${worker.id}><td class="mono">${bounded(worker.id, 40)}${worker.draining && html` <span class="state waiting">draining</span>`}</td><td><${Name} text=${worker.host} /></td><td class="number">${worker.pid}</td>
         <td class="number">${worker.running === null ? '–' : html`<a href=${`/ui/jobs?state=running&worker=${encodeURIComponent(worker.id)}`}>${number(worker.running)}</a>`}</td><td class="number">${number(worker.slots)}</td>
-        <td class="number" title="How late its event loop ran at worst in ten seconds"><${Lag} seconds=${worker.event_loop_lag_seconds} /></td>
+        <td class="number" title="Maximum delay of the event loop in the last ten seconds"><${Lag} seconds=${worker.event_loop_lag_seconds} /></td>
         <td class="number">${megabytes(worker.memory_bytes)}</td>
         <td>${inline(worker.queues.join(', '), 200)}</td><td class="time"><${Ago} at=${worker.started_at} /></td>
         <td>${may('queues:admin') && html`<button onClick=${() => drain(worker)}>${worker.draining ? 'Resume' : 'Drain'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`}`
@@ -70,7 +70,7 @@ function Workers({ data, error, reload }) {
 
 const scheduleAt = name => `/v1/schedules/${name.split('/').map(encodeURIComponent).join('/')}`
 
-const MISSED = [['skip', 'skip them'], ['run_once', 'run once for all'], ['run_all', 'run all']]
+const MISSED = [['skip', 'skip all'], ['run_once', 'submit one job for all of them'], ['run_all', 'submit one job for each']]
 
 /** A form in a dialog that saves a schedule; `one` is the schedule to change. */
 function ScheduleForm({ one, close, reload }) {
@@ -85,7 +85,7 @@ function ScheduleForm({ one, close, reload }) {
     try {
       input = JSON.parse(said.input || 'null')
     } catch {
-      return setError('The input is not JSON.')
+      return setError('The input is not valid JSON. Put text in quotes: "like this".')
     }
     try {
       const { capability, cron, timezone, missed } = said
@@ -104,7 +104,7 @@ function ScheduleForm({ one, close, reload }) {
     <datalist id="schedulable">${capabilities.data?.items.map(each => html`<option value=${each.name} />`)}</datalist>
     <label>Cron <input name="cron" class="mono" required maxlength="100" placeholder="0 3 * * *" autocomplete="off" defaultValue=${one?.cron ?? ''} /></label>
     <label>Time zone <input name="timezone" required maxlength="100" autocomplete="off" defaultValue=${one?.timezone ?? 'UTC'} /></label>
-    <label>Missed times <select name="missed">${MISSED.map(([value, text]) => html`<option value=${value} selected=${value === (one?.missed ?? 'skip')}>${text}</option>`)}</select></label>
+    <label>Missed ticks <select name="missed">${MISSED.map(([value, text]) => html`<option value=${value} selected=${value === (one?.missed ?? 'skip')}>${text}</option>`)}</select></label>
     <label>Input (JSON) <textarea name="input" class="mono" rows="4">${one ? pretty(one.input) : '{}'}</textarea></label>
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button><button class="primary">Save</button></div>
@@ -137,5 +137,5 @@ export function Fleet() {
   // All at once: a table that arrives later would push those below it down.
   const isRead = [queues, workers, schedules].every(one => one.data || one.error)
   return html`<${Head} title="Fleet" />${isRead ? html`<${Queues} ...${queues} /><${Workers} ...${workers} /><${Schedules} ...${schedules} /><${Deliveries} />${may('webhooks:read') && html`<${Endpoints} />`}`
-    : html`<p class="faint">Reading…</p>`}`
+    : html`<p class="faint">Loading…</p>`}`
 }

@@ -40,7 +40,7 @@ function Progress({ batch }) {
   const total = Math.max(expected ?? 0, counts?.total ?? 0)
   const failed = counts?.members.failed
   return html`<span class="line">${total ? html`<progress value=${done} max=${total} aria-label="Progress"></progress>` : ''}
-    <span>${number(done)}${total ? ` of ${number(total)}` : ' done'}${failed ? html`, <span class="bad-text">${number(failed)} failed</span>` : ''}</span></span>`
+    <span>${number(done)}${total ? ` of ${number(total)}` : ' ended'}${failed ? html`, <span class="bad-text">${number(failed)} failed</span>` : ''}</span></span>`
 }
 
 function Groups({ kind }) {
@@ -74,9 +74,9 @@ function Groups({ kind }) {
       : html`<div class="jobs groups"><${Frame} label=${isBatch ? 'Batches' : 'Flows'}><table>
         <colgroup><col class="w-state" /><col /><col class=${isBatch ? 'w-progress' : 'w-steps'} />${seesTenant && html`<col class="w-queue optional" />`}<col class="w-when" /><col class="w-short small" /></colgroup>
         <thead><tr><th scope="col" class="sign">State</th><th scope="col">${isBatch ? 'Batch' : 'Flow'}</th>${isBatch ? html`<th scope="col">Members</th>` : html`<th scope="col" class="number">Steps</th>`}
-          ${seesTenant && html`<th scope="col" class="optional">User</th>`}<th scope="col">Submitted</th><th scope="col" class="number small">Took</th></tr></thead>
+          ${seesTenant && html`<th scope="col" class="optional">User</th>`}<th scope="col">Submitted</th><th scope="col" class="number small">Duration</th></tr></thead>
         <tbody>${list.rows.map((one, at) => html`<tr key=${one.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
-          <td>${one.isGone ? html`<span class="faint">changed</span>` : html`<${GroupState} one=${one} />`}</td>
+          <td>${one.isGone ? html`<span class="faint" title="It no longer matches the filter">no match</span>` : html`<${GroupState} one=${one} />`}</td>
           <td class="what"><div class="line"><a class="mono" href=${`/ui/${kind}/${one.id}`} title=${one.id}>…${one.id.slice(-12)}</a>
             ${one.tags.slice(0, 4).map(tag => html`<span class="tag"><${Name} text=${tag} most=${24} /></span>`)}
             ${one.generation > 0 && html`<span class="faint">retried${one.generation > 1 ? ` ${one.generation} times` : ''}</span>`}</div></td>
@@ -140,7 +140,7 @@ function Graph({ flow, graph, picked, pick }) {
   const stop = () => follows && follow(false)
   const isHidden = graph.nodes.some(node => node.size > 1)
   return html`<div class="graph" ref=${frame} onWheel=${stop} onPointerDown=${event => event.target.closest('.frame') && stop()}>
-    <div class="head"><h2>Graph</h2><span class="faint">${isHidden ? 'Similar steps share a box: select it to list them.' : ''}</span>
+    <div class="head"><h2>Graph</h2><span class="faint">${isHidden ? 'Similar steps share a box. Select a box to list its steps.' : ''}</span>
       ${html`<label class=${`actions ${flow.state === 'running' ? '' : 'ghost'}`}><input type="checkbox" checked=${follows} onChange=${() => follow(!follows)} /> Follow running steps</label>`}</div>
     <${Frame} label="Graph of the steps"><svg role="group" aria-label="Steps; the table below lists them" width=${width + 24} height=${height + 24} viewBox=${`-12 -12 ${width + 24} ${height + 24}`}>
       ${edges.map(edge => html`<path key=${`${edge.from}-${edge.to}`} class=${edge.lax ? 'lax' : ''} d=${edge.path} />`)}
@@ -163,9 +163,9 @@ function Steps({ id, node, counts, isMine, note, clear }) {
   const current = useRows(rows, step => go(`/ui/jobs/${step.id}`), 'step')
   return html`<div class="chips" role="group" aria-label="States of steps">${STATES.filter(name => counts[name] || name === state).map(name => html`<button aria-pressed=${state === name}
       onClick=${() => (setCursors(NONE), setState(state === name ? '' : name))}><${State} of=${name} /> <span class="count">${number(counts[name] ?? 0)}</span></button>`)}
-      ${note && html`<button class="quiet" onClick=${clear}>${note}: show all steps</button>`}</div><${Failure} error=${error} retry=${reload} />
+      ${note && html`<button class="quiet" onClick=${clear}>Show all steps (now: ${note})</button>`}</div><${Failure} error=${error} retry=${reload} />
     <div class="jobs groups"><${Frame} label="Steps"><table><colgroup><col class="w-state" /><col /><col class="w-short optional" /><col class="w-when" /><col class="w-short small" /></colgroup>
-      <thead><tr><th scope="col" class="sign">State</th><th scope="col">Step</th><th scope="col" class="number optional">Attempt</th><th scope="col">Started</th><th scope="col" class="number small">Took</th></tr></thead>
+      <thead><tr><th scope="col" class="sign">State</th><th scope="col">Step</th><th scope="col" class="number optional">Attempt</th><th scope="col">Started</th><th scope="col" class="number small">Duration</th></tr></thead>
       <tbody>${rows.map((step, at) => html`<tr key=${step.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
         <td><${State} of=${step.state} /></td>
         <td class="what"><div class="line"><a href=${`/ui/jobs/${step.id}`}><${Name} text=${step.name} most=${60} /></a></div>
@@ -173,8 +173,8 @@ function Steps({ id, node, counts, isMine, note, clear }) {
             ${step.error && step.state !== 'succeeded' && html`<span class=${`why ${step.state === 'failed' ? '' : 'wait'}`} dir="ltr">${inline(`${step.error.code}: ${step.error.message}`, 160)}</span>`}</div></td>
         <td class="number optional">${step.attempt}/${step.max_attempts}</td><td class="time"><${Ago} at=${step.started_at} /></td>
         <td class="number small">${step.started_at ? span(took(step)) : '–'}</td></tr>`)}</tbody></table></${Frame}></div>
-    ${(start > 0 || data?.next_cursor) && html`<div class="pager"><button disabled=${!start} onClick=${() => setCursors(cursors.slice(0, -1))}>Earlier</button>
-      <button disabled=${loading || !data?.next_cursor} onClick=${() => setCursors([...cursors, data.next_cursor])}>Later</button>
+    ${(start > 0 || data?.next_cursor) && html`<div class="pager"><button disabled=${!start} onClick=${() => setCursors(cursors.slice(0, -1))}>Previous page</button>
+      <button disabled=${loading || !data?.next_cursor} onClick=${() => setCursors([...cursors, data.next_cursor])}>Next page</button>
       <span class="faint">${number(start + 1)}–${number(start + rows.length)} of ${plural(total, 'step')}</span></div>`}`
 }
 
@@ -192,12 +192,12 @@ function Actions({ kind, one, failed, isLive, reload }) {
   }
   const canRetry = failed > 0 && may('dead-letters:retry') && (kind === 'batches' || !isLive)
   const retry = async () =>
-    (await confirmed(`Retry ${plural(failed, 'failed job')}?`, 'Each failed job is queued again with new attempts. Jobs that were cancelled because of it wait for it again.', `Retry ${plural(failed, 'failed job')}`)) &&
+    (await confirmed(`Retry ${plural(failed, 'failed job')}?`, 'Each failed job is queued again with new attempts. Jobs that were cancelled because it failed wait for it again.', `Retry ${plural(failed, 'failed job')}`)) &&
     act('retry', answer => (answer.retried === undefined ? 'The failed steps are queued again.' : `${plural(answer.retried ?? 0, 'job')} queued again.`))
   const cancel = async () =>
     (await confirmed(`Cancel this ${noun}?`, `All jobs of the ${noun} that have not ended are cancelled now. They cannot be started again.`, `Cancel the ${noun}`, { danger: true })) &&
     act('cancel', () => `The ${noun} is cancelled.`)
-  useKeys({ r: [() => canRetry && retry(), 'Retry what failed'] })
+  useKeys({ r: [() => canRetry && retry(), 'Retry the failed jobs'] })
   return html`${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry ${number(failed)} failed</button>`}
     <a class="button" href=${address('jobs', { [noun]: one.id })}>Jobs</a>
     ${isLive && may('jobs:write') && isOwn(one) && html`<button class="danger" onClick=${cancel}>Cancel</button>`}`
@@ -212,11 +212,11 @@ function Missing({ kind, error, reload }) {
     : html`<h1 tabindex="-1">${bounded(noun, 20)}</h1><${Failure} error=${error} retry=${reload} />`
 }
 
-const Facts = ({ one, children }) => html`<div class="card"><h2>Facts</h2><dl class="facts">
+const Facts = ({ one, children }) => html`<div class="card"><h2>Details</h2><dl class="facts">
   <dt>User</dt><dd><${Name} text=${one.user} /></dd>
   <dt>Submitted</dt><dd><${Ago} at=${one.created_at} /></dd>
   <dt>Ended</dt><dd><${Ago} at=${one.finished_at} /></dd>
-  <dt>Took</dt><dd>${span(took(one))}</dd>
+  <dt>Duration</dt><dd>${span(took(one))}</dd>
   ${one.generation > 0 && html`<dt>Retried</dt><dd>${plural(one.generation, 'time')}</dd>`}
   ${one.deadline && html`<dt>Deadline</dt><dd><${Ago} at=${one.deadline} /></dd>`}
   ${children}
@@ -287,7 +287,7 @@ function Batch({ id }) {
     <${Head} title=${html`<${GroupState} one=${batch} /> Batch of ${plural(whole, 'member')}`}><${Actions} kind="batches" one=${batch} failed=${failed} isLive=${batch.state === 'open'} reload=${reload} /></${Head}>
     <${Failure} error=${error} retry=${reload} />
     <div class="notice"><div class="grow"><${Shares} counts=${members} label=${told(members)} />
-      <p>${percent(done, whole)} % · ${number(done)} of ${plural(whole, 'member')} ended${batch.state === 'open' && whole > total ? `, ${number(whole - total)} still to come` : ''}${batch.state === 'open' && !batch.sealed ? ' · more can be added' : ''}</p></div></div>
+      <p>${percent(done, whole)} % · ${number(done)} of ${plural(whole, 'member')} ended${batch.state === 'open' && whole > total ? `, ${number(whole - total)} not added yet` : ''}${batch.state === 'open' && !batch.sealed ? ' · more can be added' : ''}</p></div></div>
     <div class="tiles">${STATES.filter(state => jobs[state]).map(state => html`<a class=${`tile ${state === 'failed' ? 'alarm' : ''}`} key=${state} href=${address('jobs', { batch: id, state })}><b>${number(jobs[state])}</b><span>${hasFlows ? 'jobs and steps ' : 'jobs '}${state}</span></a>`)}</div>
     <div class="grid"><div><${FailedMembers} id=${id} /></div><div><${Facts} one=${batch}>
       <dt>Expected</dt><dd>${batch.expected === null ? html`<span class="faint">not given</span>` : number(batch.expected)}</dd>

@@ -40,7 +40,7 @@ export function ForkForm({ job, start, close }) {
         try {
           body.input = JSON.parse(input)
         } catch {
-          throw new Error('The input is not JSON.')
+          throw new Error('The input is not valid JSON. Put text in quotes: "like this".')
         }
       done(await api(`${path}/fork${query}`, { method: 'POST', body }))
     } catch (error) {
@@ -61,10 +61,10 @@ export function ForkForm({ job, start, close }) {
     <label>Start at <select value=${from} onChange=${event => (setPlan(null), setFrom(Number(event.target.value)))}>
       ${steps.map(step => html`<option value=${step.n}>${step.n} ${step.kind === 'step' ? '' : `${step.kind}: `}${bounded(step.name, LONGEST_NAME)}${step.duration_ms === null ? '' : `, took ${span(step.duration_ms)}`}</option>`)}
       <option value=${steps.length + 1}>${steps.length ? 'after all stored steps' : 'the beginning: no step is stored'}</option></select></label>
-    <label class="check"><input type="checkbox" checked=${input !== null} onChange=${event => change(event.target.checked)} /> Use another input</label>
+    <label class="check"><input type="checkbox" checked=${input !== null} onChange=${event => change(event.target.checked)} /> Change the input</label>
     ${input !== null && html`<label>Input (JSON) <textarea class="mono" rows="6" spellcheck=${false} value=${input} onInput=${event => (setPlan(null), setInput(event.target.value))}></textarea></label>`}
     <${Failure} error=${error ?? problem} />
-    ${plan && html`<p>${plan.reused.length ? `It reuses the results of ${plan.reused.length} ${plan.reused.length === 1 ? 'step' : 'steps'}: ${inline(plan.reused.join(', '), 200)}.` : 'It reuses no results.'}</p><${Quote} quote=${plan.quote} />`}
+    ${plan && html`<p>${plan.reused.length ? `The new job reuses the results of ${plan.reused.length} ${plan.reused.length === 1 ? 'step' : 'steps'}: ${inline(plan.reused.join(', '), 200)}.` : 'The new job reuses no results.'}</p><${Quote} quote=${plan.quote} />`}
     <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button>
       <button type="button" disabled=${busy} onClick=${() => send('?dry_run=true', setPlan)}>Get a quote</button>
       <button class="primary" disabled=${busy}>Fork</button></div>

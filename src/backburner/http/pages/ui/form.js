@@ -56,7 +56,7 @@ export function entered(field, text) {
       try {
         return JSON.parse(text)
       } catch {
-        throw new Error('This is not JSON. Text needs quotes: "like this".')
+        throw new Error('This is not valid JSON. Put text in quotes: "like this".')
       }
   }
   return text
@@ -96,7 +96,7 @@ export function useForm(schema, id, changed = () => {}) {
     const found = []
     const values = fields.map((field, at) => {
       if (isEmpty(field, texts[at])) {
-        if (field.isRequired && field.kind !== 'string') found[at] = 'This is needed.'
+        if (field.isRequired && field.kind !== 'string') found[at] = 'This field is required.'
         return field.mayBeNull && field.isRequired ? null : field.kind === 'string' && field.isRequired ? '' : undefined
       }
       try {

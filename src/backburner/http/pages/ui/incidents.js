@@ -29,16 +29,16 @@ export function Incidents() {
   const jobsOf = group => address('jobs', { state: 'failed', fingerprint: group.fingerprint })
   const current = useRows(groups, group => go(jobsOf(group)), 'cause', idOf)
   const canRetry = may('dead-letters:retry')
-  useKeys({ r: [() => (groups[current] && canRetry && !groups[current].isGone ? retry(groups[current]) : list.reload()), canRetry ? 'Retry the cause in stages' : 'Refresh'] })
+  useKeys({ r: [() => (groups[current] && canRetry && !groups[current].isGone ? retry(groups[current]) : list.reload()), canRetry ? 'Retry the jobs of this cause in stages' : 'Refresh'] })
   return html`<${Head} title="Incidents"><span class="faint" role="status">${list.isRead ? `${number(groups.length)}${groups.length < 100 ? '' : '+'} ${groups.length === 1 ? 'cause' : 'causes'}` : ''}</span><${Fresh} list=${list} /></${Head}>
     <${Failure} error=${list.error} retry=${list.reload} />
-    ${list.isRead && !groups.length && !list.error && html`<${Empty} title="No job has failed permanently" command="backburner dead-letters list">Jobs that fail after their last attempt are grouped here by their cause.</${Empty}>`}
+    ${list.isRead && !groups.length && !list.error && html`<${Empty} title="No job has failed permanently" command="backburner dead-letters list">Jobs that have failed permanently (dead letters) are grouped here by cause.</${Empty}>`}
     ${groups.length > 0 && html`<${Frame} label="Causes"><table>
-      <thead><tr><th scope="col">Cause</th><th scope="col">Capability</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Users</th><th scope="col" class="number">Cost</th><th scope="col">First</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+      <thead><tr><th scope="col">Cause</th><th scope="col">Capability</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Users</th><th scope="col" class="number">Cost</th><th scope="col">First seen</th><th scope="col">Last seen</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${groups.map((group, at) => html`<tr key=${group.fingerprint} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
         <td class="cause" dir="ltr"><strong class="bad-text">${inline(group.code, 80)}</strong><span class="faint" title=${inline(group.message, 1000)}>${inline(group.message, 160)}</span></td><td><${Name} text=${group.capability} most=${60} /></td>
         <td class="number">${group.isGone ? html`<span class="faint">cleared</span>` : number(group.count)}</td><td class="number">${group.impact ? `${number(group.impact.users)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="number">${group.impact ? `${money(group.impact.cost_usd)}${isWhole(group) ? '' : '+'}` : '–'}</td><td class="time"><${Ago} at=${group.first_at} /></td><td class="time"><${Ago} at=${group.last_at} /></td>
-        <td><div class="actions"><a href=${`/ui/jobs/${group.sample_id}`}>Example</a>
-          <a href=${jobsOf(group)}>Jobs</a>
+        <td><div class="actions"><a href=${`/ui/jobs/${group.sample_id}`}>Example job</a>
+          <a href=${jobsOf(group)}>All jobs</a>
           ${canRetry && !group.isGone && html`<button onClick=${() => retry(group)}>Retry in stages</button>`}</div></td></tr>`)}</tbody></table></${Frame}>`}`
 }

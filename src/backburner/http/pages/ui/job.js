@@ -16,8 +16,8 @@ const STEPS_SHOWN = 500
 // --- Attempts, steps, events ----------------------------------------------------------------
 
 const Attempt = ({ attempt }) => html`<div class="attempt">
-  <div class="head"><strong>Attempt ${attempt.number}${attempt.generation ? ` of retry ${attempt.generation}` : ''}</strong>
-    <span class=${attempt.error ? 'bad-text' : 'faint'}>${attempt.outcome || 'runs'}</span>
+  <div class="head"><strong>Attempt ${attempt.number}${attempt.generation ? `, retry ${attempt.generation}` : ''}</strong>
+    <span class=${attempt.error ? 'bad-text' : 'faint'}>${attempt.outcome || 'running'}</span>
     <span class="faint"><${Ago} at=${attempt.started_at} />, ${span((attempt.finished_at ? Date.parse(attempt.finished_at) : now.value) - Date.parse(attempt.started_at))}, worker <span class="mono">${bounded(attempt.worker, 20)}</span></span></div>
   ${attempt.error && html`<p class="bad-text" dir="ltr">${inline(`${attempt.error.code}: ${attempt.error.message}`, 2000)}</p>`}
   ${attempt.trace ? html`<details><summary>Stack trace</summary><${Text} text=${attempt.trace} label="Stack trace" /></details>` : ''}
@@ -28,7 +28,7 @@ function Calls({ id, count }) {
   const { data, error, reload } = useApi(`/v1/jobs/${id}/calls?limit=50`, { live: 2000, when: event => event.job_id === id })
   if (!data) return html`<${Failure} error=${error} retry=${reload} />`
   return html`<${Frame} label="Model calls"><table><thead><tr><th scope="col">Call</th><th scope="col" class="number">Tokens</th><th scope="col" class="number">Cost</th></tr></thead>
-    <tbody>${data.items.map(call => html`<tr><td><${Name} text=${call.model} most=${60} /><br /><span class="faint"><${Ago} at=${call.at} />${call.duration_ms !== null && `, took ${span(call.duration_ms)}`}${call.late && html`, <span title="The job was cancelled or given to another worker before">late</span>`}</span></td>
+    <tbody>${data.items.map(call => html`<tr><td><${Name} text=${call.model} most=${60} /><br /><span class="faint"><${Ago} at=${call.at} />${call.duration_ms !== null && `, took ${span(call.duration_ms)}`}${call.late && html`, <span title="The call ended after the job was cancelled or given to another worker">late</span>`}</span></td>
       <td class="number">${number(call.input_tokens)} + ${number(call.output_tokens)}</td><td class="number">${money(call.cost_usd)}</td></tr>`)}</tbody></table></${Frame}>
     ${data.next_cursor && html`<p class="faint">The first ${number(data.items.length)} of ${number(count)} are shown.</p>`}`
 }
@@ -37,9 +37,9 @@ function Calls({ id, count }) {
 function Steps({ id, fork }) {
   const { data, error } = useApi(`/v1/jobs/${id}/steps?limit=${STEPS_SHOWN}`, { live: 2000, when: event => event.job_id === id })
   if (error) return html`<${Failure} error=${error} />`
-  if (!data) return html`<p class="faint">Reading…</p>`
+  if (!data) return html`<p class="faint">Loading…</p>`
   if (!data.items.length) return html`<p class="faint">The handler has stored no results of steps or model calls.</p>`
-  return html`<${Frame} label="Steps and model calls"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Step</th><th scope="col">Kind</th><th scope="col" class="number">Took</th><th scope="col">Stored</th><th scope="col">Result</th>${fork && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
+  return html`<${Frame} label="Steps and model calls"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Step</th><th scope="col">Kind</th><th scope="col" class="number">Duration</th><th scope="col">Stored</th><th scope="col">Result</th>${fork && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
     <tbody>${data.items.map(step => html`<tr key=${`${step.kind} ${step.name} ${step.stored_at}`}><td class="number">${step.n ?? ''}</td><td><${Name} text=${step.name} most=${60} />${step.state !== 'stored' && html` <span class=${step.state === 'in_doubt' ? 'bad-text' : 'faint'}>${step.state.replace('_', ' ')}</span>`}</td>
       <td>${step.kind}</td><td class="number">${span(step.duration_ms)}</td><td class="time"><${Ago} at=${step.stored_at} /></td>
       <td class="mono" dir="ltr">${step.result !== null ? inline(step.result, 160) : step.state === 'stored' ? html`<span class="faint">${number(step.size)} characters</span>` : ''}</td>
@@ -51,14 +51,14 @@ function Events({ id }) {
   const [after, setAfter] = useState(0)
   const { data, error } = useApi(`/v1/jobs/${id}/history?after=${after}&limit=${EVENTS_SHOWN}`, { live: 1000, when: event => event.job_id === id })
   if (error) return html`<${Failure} error=${error} />`
-  if (!data) return html`<p class="faint">Reading…</p>`
+  if (!data) return html`<p class="faint">Loading…</p>`
   const last = data.items.at(-1)?.n ?? after
-  return html`<${Frame} label="Events"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Event</th><th scope="col">At</th><th scope="col">Data</th></tr></thead>
+  return html`<${Frame} label="Events"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Event</th><th scope="col">Time</th><th scope="col">Data</th></tr></thead>
     <tbody>${data.items.map(event => html`<tr key=${event.n}><td class="number">${event.n}</td><td class="mono">${event.type}</td><td class="time">${exact(event.at)}</td>
       <td class="mono" dir="ltr">${inline(event.data, 240)}</td></tr>`)}</tbody></table></${Frame}>
-    <div class="pager">${after > 0 && html`<button onClick=${() => setAfter(Math.max(0, after - EVENTS_SHOWN))}>Earlier</button>`}
-      ${data.more && html`<button onClick=${() => setAfter(last)}>Later</button>`}
-      ${data.total > last && html`<button onClick=${() => setAfter(Math.max(0, data.total - EVENTS_SHOWN))}>Latest</button>`}
+    <div class="pager">${after > 0 && html`<button onClick=${() => setAfter(Math.max(0, after - EVENTS_SHOWN))}>Previous page</button>`}
+      ${data.more && html`<button onClick=${() => setAfter(last)}>Next page</button>`}
+      ${data.total > last && html`<button onClick=${() => setAfter(Math.max(0, data.total - EVENTS_SHOWN))}>Last page</button>`}
       <span class="faint">${number(data.items[0]?.n ?? 0)}–${number(last)} of ${number(data.total)} events</span></div>`
 }
 
@@ -88,7 +88,7 @@ function CopyAs({ job }) {
       const found = await readSome(`/v1/jobs/${job.id}/input`)
       if (!found.isWhole) return say('The input is too large to copy: download it instead.', 'error')
       await navigator.clipboard.writeText(commands(job, JSON.parse(found.text))[kind])
-      say(`Copied as ${kind}. It submits a new job with the same input.`)
+      say(`Copied as ${kind}. Running it submits a new job with the same input.`)
     } catch (error) {
       say(error.message, 'error')
     }
@@ -122,9 +122,9 @@ function Now({ job, told, why }) {
   const isBulk = job.capability === 'backburner.bulk'
   const progress = told?.total > 0 && html`${Math.round((100 * told.done) / told.total)} %${told.message ? ` · ${inline(told.message, 200)}` : ''}`
   const said = job.state === 'failed' ? html`<strong>${bounded(error?.code ?? 'failed', 80)}</strong> ${inline(error?.message ?? '', 2000)}`
-    : progress && (isBulk || job.state === 'running') ? progress : job.state === 'running' ? html`Runs since ${since}.`
+    : progress && (isBulk || job.state === 'running') ? progress : job.state === 'running' ? html`Running for ${since}.`
       : isLive ? html`<strong>Why it waits:</strong> ${why?.reason ? html`${inline(why.detail, 400)} ${why.until && html`Until <${Ago} at=${why.until} />.`}` : 'not known yet.'}${last}`
-        : html`${job.state === 'succeeded' ? 'Succeeded' : 'Cancelled'} after ${whole}${since ? `, ${since} after its last start` : ''}.${error ? html` <bdi>${inline(error.message, 300)}</bdi>` : ''}`
+        : html`${job.state === 'succeeded' ? 'Succeeded' : 'Cancelled'} ${whole} after submission${since ? `, ${since} after its last start` : ''}.${error ? html` <bdi>${inline(error.message, 300)}</bdi>` : ''}`
   return html`<div class=${`notice now ${look} ${job.state === 'failed' ? '' : 'line'}`}><p dir="ltr">${progress && (isBulk || job.state === 'running') && html`<${Meter} value=${told.done} most=${told.total} label="Progress" /> `}${said}</p></div>`
 }
 
@@ -179,7 +179,7 @@ function ChangeForm({ job: latest, path, close, reload }) {
   return html`<dialog ref=${dialog} aria-labelledby="change-title" onClose=${close}><form onSubmit=${submit} class="form">
     <h2 id="change-title">Change this job</h2>
     <label>Priority (9 runs first) <input name="priority" type="number" min="0" max="9" required defaultValue=${job.priority} /></label>
-    ${isTimed && html`<label>Not before <input name="at" type="datetime-local" defaultValue=${before} /></label>`}
+    ${isTimed && html`<label>Earliest start <input name="at" type="datetime-local" defaultValue=${before} /></label>`}
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button>
       ${isTimed && job.state === 'scheduled' && html`<button type="button" onClick=${() => send({ run_at: null })}>Start now</button>`}
@@ -212,7 +212,7 @@ export function Job({ id }) {
     }
   }
   const cancel = async () =>
-    (await confirmed('Cancel this job?', 'The job ends now, and a running handler is interrupted. It cannot be started again.', 'Cancel the job', { danger: true })) &&
+    (await confirmed('Cancel this job?', 'The job ends now; if its handler is running, it is interrupted. A cancelled job cannot be started again.', 'Cancel the job', { danger: true })) &&
     act('cancel', 'The job is cancelled.')
   const retry = () => act('retry', 'The job is queued again.')
   const canRetry = job?.state === 'failed' && may('dead-letters:retry')
@@ -251,20 +251,20 @@ export function Job({ id }) {
           : tab === 'Input' ? html`<${Content} path=${`${path}/input`} label="input" name=${`${job.id}-input.json`} hidden=${!isOwn} />`
             : tab === 'Output' ? job.state === 'succeeded'
               ? html`<${Content} path=${`${path}/result`} label="output" name=${`${job.id}-output.json`} hidden=${!isOwn} />`
-              : html`<p class="faint">A job has an output when it has succeeded.</p>`
+              : html`<p class="faint">A job has an output only after it has succeeded.</p>`
               : tab === 'Steps' ? html`<${Steps} id=${job.id} fork=${canFork && setForking} />` : html`<${Events} id=${job.id} />`
       }</div></div>
       ${text.text && html`<${Writing} text=${text} isLive=${isLive} />`}
       <div class="card"><h2>Attempts</h2>${attempts.length ? [...attempts].reverse().slice(0, 50).map(one => html`<${Attempt} key=${`${one.generation}.${one.number}.${one.started_at}`} attempt=${one} />`) : html`<p class="faint">No attempt has started.</p>`}
         ${attempts.length > 50 && html`<p class="faint">The latest 50 of ${number(attempts.length)} are shown.</p>`}</div></div>
-    <div><div class="card"><h2>Facts</h2><dl class="facts">
+    <div><div class="card"><h2>Details</h2><dl class="facts">
       <dt>Queue</dt><dd><a href=${`/ui/jobs?queue=${encodeURIComponent(job.queue)}`}><${Name} text=${job.queue} /></a></dd>
       <dt>User</dt><dd><${Name} text=${job.user} /></dd>
       <dt>Priority</dt><dd>${job.priority}</dd>
-      <dt>Attempt</dt><dd>${job.attempt} of ${job.max_attempts}${job.generation ? `, retried by hand: ${job.generation}` : ''}</dd>
+      <dt>Attempt</dt><dd>${job.attempt} of ${job.max_attempts}${job.generation ? `, manual retries: ${job.generation}` : ''}</dd>
       ${job.crashes > 0 && html`<dt>Lost workers</dt><dd>${job.crashes}</dd>`}
       <dt>Submitted</dt><dd><${Ago} at=${job.created_at} /></dd>
-      ${job.run_at && isLive && html`<dt>Not before</dt><dd><${Ago} at=${job.run_at} /></dd>`}
+      ${job.run_at && isLive && html`<dt>Earliest start</dt><dd><${Ago} at=${job.run_at} /></dd>`}
       ${job.deadline && html`<dt>Deadline</dt><dd><${Ago} at=${job.deadline} /></dd>`}
       <dt>Started</dt><dd><${Ago} at=${job.started_at} /></dd>
       <dt>Ended</dt><dd><${Ago} at=${job.finished_at} /></dd>
@@ -276,7 +276,7 @@ export function Job({ id }) {
       ${job.request_id && html`<dt>Request</dt><dd class="mono">${bounded(job.request_id, 64)}</dd>`}
     </dl></div>
     <div class="card"><h2>Models</h2>${job.usage ? html`<dl class="facts">
-      <dt>Cost</dt><dd>${money(job.usage.priced_cost_usd)}${job.usage.priced ? '' : html` <span class="faint">and ${job.usage.unpriced_calls} calls without a price</span>`}</dd>
+      <dt>Cost</dt><dd>${money(job.usage.priced_cost_usd)}${job.usage.priced ? '' : html` <span class="faint">and ${job.usage.unpriced_calls} ${job.usage.unpriced_calls === 1 ? 'call' : 'calls'} without a price</span>`}</dd>
       <dt>Calls</dt><dd>${number(job.usage.calls)}</dd>
       <dt>Input</dt><dd>${number(job.usage.input_tokens)} tokens${job.usage.cached_tokens ? html`, <span class="faint">${number(job.usage.cached_tokens)} cached</span>` : ''}</dd>
       <dt>Output</dt><dd>${number(job.usage.output_tokens)} tokens</dd>

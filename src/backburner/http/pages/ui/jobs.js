@@ -23,7 +23,7 @@ export function parse(text) {
     if (/^job_[\w-]+$/.test(word)) return { job: word }
     if (!field) return { error: `“${bounded(word, 40)}” is not a filter. Write for example state:failed or tag:nightly.` }
     if (!FIELDS.includes(field)) return { error: `There is no filter “${bounded(field, 40)}”. Use ${FIELDS.join(', ')}.` }
-    if (!value) return { error: `The filter “${field}” has no value.` }
+    if (!value) return { error: `The filter “${field}” has no value. Write ${field}:VALUE.` }
     query[field] = value
   }
   return { query, error: problemOf(query) }
@@ -33,8 +33,8 @@ function problemOf(query) {
   const wrong = (query.state || '').split(',').filter(name => name && !STATES.includes(name))
   if (wrong.length) return `“${bounded(wrong[0], 40)}” is not a state. Use ${STATES.join(', ')}.`
   for (const field of ['since', 'until'])
-    if (query[field] && !instant(query[field])) return `“${field}” takes 30m, 2h, 7d or a time such as 2030-01-31T12:00.`
-  if (query.sort && !['newest', 'oldest'].includes(query.sort)) return '“sort” takes newest or oldest.'
+    if (query[field] && !instant(query[field])) return `“${field}” must be an age such as 30m, 2h or 7d, or a time such as 2030-01-31T12:00.`
+  if (query.sort && !['newest', 'oldest'].includes(query.sort)) return '“sort” must be newest or oldest.'
   return ''
 }
 
@@ -69,7 +69,7 @@ export function NoJobs() {
   const name = names.includes(SAMPLE) ? SAMPLE : names[0]
   const input = name === SAMPLE ? '{"hello": "world"}' : '{}'
   const command = name ? `backburner submit ${name} '${input}' --url ${location.origin}` : 'backburner serve --dev --app MODULE:APP'
-  return html`<${Empty} title="There are no jobs yet" command=${name && !may('jobs:write') ? undefined : command}>${name ? 'Submit one, and it appears here.' : 'The server has no capabilities: start it with an application.'}</${Empty}>`
+  return html`<${Empty} title="There are no jobs yet" command=${name && !may('jobs:write') ? undefined : command}>${name ? 'Submit one, and it appears here.' : 'This server has no capabilities. Start it with an application:'}</${Empty}>`
 }
 
 // --- Rows -----------------------------------------------------------------------------
@@ -105,7 +105,7 @@ function reason(job) {
 function Row({ job, isCurrent, isPicked, isDrifted, pick, seesTenant }) {
   const why = reason(job)
   const look = [isCurrent && 'current', isPicked && 'picked', isDrifted && 'drifted'].filter(Boolean).join(' ')
-  return html`<tr class=${look} data-id=${job.id} aria-current=${isCurrent ? 'true' : undefined} title=${isDrifted ? 'It no longer matches the filter' : undefined}>
+  return html`<tr class=${look} data-id=${job.id} aria-current=${isCurrent ? 'true' : undefined} title=${isDrifted ? 'This job no longer matches the filter' : undefined}>
     ${pick && html`<td><input type="checkbox" checked=${isPicked} aria-label=${`Select ${job.id}`} onClick=${event => pick(event.shiftKey)} /></td>`}
     <td><${State} of=${job.state} /></td>
     <td class="what"><div class="line"><a href=${`/ui/jobs/${job.id}`}><${Name} text=${job.capability} most=${60} /></a>
@@ -115,9 +115,9 @@ function Row({ job, isCurrent, isPicked, isDrifted, pick, seesTenant }) {
     <td class="optional"><${Name} text=${job.queue} most=${24} /></td>
     ${seesTenant && html`<td class="optional"><${Name} text=${job.user} most=${24} /></td>`}
     <td class="time"><${Ago} at=${job.created_at} /></td>
-    <td class="number optional" title="Time before the latest start">${span(waited(job))}</td>
+    <td class="number optional" title="Time from submission to the latest start">${span(waited(job))}</td>
     <td class="number small" title="Time since the latest start">${span(ran(job))}</td>
-    <td class="number optional">${job.attempt}/${job.max_attempts}${job.generation ? html`<span class="faint" title="Retried by hand"> +${job.generation}</span>` : ''}</td>
+    <td class="number optional">${job.attempt}/${job.max_attempts}${job.generation ? html`<span class="faint" title="Manual retries"> +${job.generation}</span>` : ''}</td>
     <td class="number optional">${job.usage ? money(job.usage.priced_cost_usd) : '–'}</td>
   </tr>`
 }
@@ -263,7 +263,7 @@ export function Jobs() {
   const act = async action => {
     const chosen = picked.value.size ? [...picked.value] : rows[current] ? [rows[current].id] : []
     if (!chosen.length) return say('Select a job first: move with j and k, select with x.')
-    const many = isAll.value ? `${isAll.value} jobs that match` : `${number(chosen.length)} ${chosen.length === 1 ? 'job' : 'jobs'}`
+    const many = isAll.value ? `all ${isAll.value} matching jobs` : `${number(chosen.length)} ${chosen.length === 1 ? 'job' : 'jobs'}`
     const words = action === 'cancel'
       ? ['Cancel', 'Running jobs are interrupted. Jobs that have ended do not change. A cancelled job cannot be started again.', 'danger']
       : ['Retry', 'Failed jobs are queued again with new attempts. Other jobs do not change.', '']
@@ -293,7 +293,7 @@ export function Jobs() {
   const unseen = chosen - rows.filter(job => picked.value.has(job.id)).length
   const isWhole = rows.length > 0 && rows.every(job => picked.value.has(job.id))
   const isFiltered = Boolean(write(without(query, 'sort')))
-  return html`<${Head} title="Jobs"><span class="faint" role="status">${total} ${isFiltered ? 'match' : 'in all'}</span></${Head}>
+  return html`<${Head} title="Jobs"><span class="faint" role="status">${total} ${isFiltered ? 'match' : 'in total'}</span></${Head}>
     <form class="search" role="search" onSubmit=${submit}>
       <label class="unseen" for="query">Filter jobs</label>
       <input id="query" ref=${box} data-search defaultValue=${text} spellcheck="false" autocomplete="off" list="filters"
@@ -314,7 +314,7 @@ export function Jobs() {
         ${may('dead-letters:retry') && html`<button onClick=${() => act('retry')}>Retry</button>`}
         ${may('jobs:write') && html`<button class="danger" onClick=${() => act('cancel')}>Cancel</button>`}
         <button class="quiet" onClick=${() => { picked.value = new Set(); isAll.value = false }}>Clear selection</button>`}
-      ${list.fresh > 0 && html`<button class="fresh" onClick=${() => load.current()}>${list.fresh === PAGE ? `${PAGE} or more` : list.fresh} new: show</button>`}
+      ${list.fresh > 0 && html`<button class="fresh" onClick=${() => load.current()}>Show ${list.fresh === PAGE ? `${PAGE} or more` : list.fresh} new</button>`}
     </div>
     ${list.key !== null && !rows.length && !list.error ? isFiltered
       ? html`<${Empty} title="No job matches">Change the filters, or <a href="/ui/jobs">show all jobs</a>.</${Empty}>`

@@ -38,8 +38,8 @@ export function Lanes() {
   return html`<${Head} title="Lanes"><span class="faint" role="status">${data ? `${number(lanes.length)} ${lanes.length === 1 ? 'lane' : 'lanes'}, ${number(parked)} parked, about ${number(waiting)} calls waiting` : ''}</span></${Head}>
     <${Failure} error=${error} retry=${reload} />
     ${data && !lanes.length && html`<${Empty} title="No provider has been called yet" command="backburner lanes">A lane is a rate limit for one provider, model and key that all workers share. It appears here with its first call.</${Empty}>`}
-    ${lanes.length > 0 && html`<${Frame} label="Lanes"><table class="lanes"><thead><tr><th scope="col">Lane</th><th scope="col" class="number">Waiting</th><th scope="col">All started</th>
-      <th scope="col" class="number">Learned limit</th><th scope="col" class="number">Pace now</th><th scope="col" class="number">429s</th><th scope="col" class="number">Last minute</th><th scope="col" class="number">Under way</th><th scope="col" class="number">Times parked</th><th scope="col">Declared limits</th></tr></thead>
+    ${lanes.length > 0 && html`<${Frame} label="Lanes"><table class="lanes"><thead><tr><th scope="col">Lane</th><th scope="col" class="number">Waiting</th><th scope="col">Last one starts</th>
+      <th scope="col" class="number">Learned limit</th><th scope="col" class="number">Current pace</th><th scope="col" class="number">429s</th><th scope="col" class="number">Calls, last minute</th><th scope="col" class="number">In use</th><th scope="col" class="number">Times parked</th><th scope="col">Declared limits</th></tr></thead>
       <tbody>${lanes.map((lane, at) => html`<tr key=${lane.name} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
         <td class="what"><strong><${Name} text=${lane.name} most=${80} /></strong>
           <span class=${`state ${LOOK[lane.state]}`}><${Icon} name=${lane.state === 'parked' ? 'pause' : LOOK[lane.state]} />${lane.state}</span>
@@ -47,5 +47,5 @@ export function Lanes() {
         <td class="number">${lane.waiting ? number(lane.waiting) : html`<span class="faint">0</span>`}</td><td class="time"><${Forecast} at=${lane.done_at} /></td>
         <td class="number">${rate(lane.ceiling)}</td><td class="number">${rate(lane.pace)}</td><td class="number"><${Refused} lane=${lane} /></td>
         <td class="number">${number(lane.last_minute)}</td><td class="number">${number(lane.in_use)}</td><td class="number">${number(lane.parkings)}</td><td class="faint"><${Declared} lane=${lane} /></td></tr>`)}</tbody></table></${Frame}>
-      <p class="faint explained">The learned limit is the estimated number of calls per minute that the provider accepts; it is empty until a call has been refused. After a refused call the lane is parked, then tries one call (probing). The number of waiting calls, and the time when all of them will have started at the current rate, are estimates. 429s is the share of the last minute's calls that were refused.</p>`}`
+      <p class="faint explained">The learned limit is the estimated number of calls per minute that the provider accepts; it is unknown until a call has been refused. After a refused call the lane is parked: no call starts. Then single calls test whether the provider accepts calls again (probing). The number of waiting calls, and the time when the last of them starts at the current pace, are estimates. 429s is the share of the last minute's calls that were refused.</p>`}`
 }

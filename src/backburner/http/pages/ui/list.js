@@ -44,7 +44,7 @@ export function useList(path, { live = 2000, when = () => true, idOf = row => ro
 
 /** Show what is new; it stands in a line that is there anyway, so that nothing moves. */
 export const Fresh = ({ list }) =>
-  list.fresh > 0 && html`<button class="fresh" onClick=${list.show}>${list.fresh >= PAGE ? `${PAGE} or more` : number(list.fresh)} new: show</button>`
+  list.fresh > 0 && html`<button class="fresh" onClick=${list.show}>Show ${list.fresh >= PAGE ? `${PAGE} or more` : number(list.fresh)} new</button>`
 
 /**
  * Move through rows by j and k, and open one by Enter; returns which one is current.

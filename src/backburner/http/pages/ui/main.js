@@ -82,7 +82,7 @@ function Login() {
       placeholder="bb_live_…" aria-describedby="key-help" />
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <button class="primary" disabled=${busy}>${busy ? 'Checking…' : 'Log in'}</button>
-    <p id="key-help" class="faint">Logging in starts a session of 12 hours in this browser. To create a key, run:</p>
+    <p id="key-help" class="faint">A login lasts 12 hours in this browser. To create a key, run:</p>
     <code class="block">backburner keys create --name "my dashboard" --role tenant-operator</code>
   </form></main>`
 }
@@ -97,7 +97,7 @@ const CONNECTION = {
 }
 
 const Connection = () => html`<span class=${`connection ${connection.value}`} role="status"
-  title="Whether this page receives live updates">${CONNECTION[connection.value]}</span>`
+  title="State of the live updates">${CONNECTION[connection.value]}</span>`
 
 function Who() {
   const { tenant, user, role, needs_login: isKeyed, sees_tenant: seesTenant } = me.value
@@ -109,9 +109,9 @@ function Who() {
   }
   return html`<span class="who" title=${me.value.scopes.join(', ')}>
     ${may('tenants:act') ? html`<button class="quiet" title="Act in another tenant" onClick=${() => changing.current.showModal()}><${Name} text=${tenant} most=${24} /></button>
-      <dialog ref=${changing} aria-labelledby="tenant-title"><form class="form" onSubmit=${enter}><h2 id="tenant-title">Tenant</h2>
-        <label>See and do what belongs to <input name="tenant" maxlength="200" autocomplete="off" spellcheck="false" pattern="[ -~]*" placeholder="the tenant of the key" defaultValue=${actingIn.value} /></label>
-        <div class="actions end"><button type="button" onClick=${() => changing.current.close()}>Close</button><button class="primary">Enter</button></div></form></dialog>`
+      <dialog ref=${changing} aria-labelledby="tenant-title"><form class="form" onSubmit=${enter}><h2 id="tenant-title">Act in another tenant</h2>
+        <label>Tenant (leave empty for the tenant of your key) <input name="tenant" maxlength="200" autocomplete="off" spellcheck="false" pattern="[ -~]*" placeholder="the tenant of the key" defaultValue=${actingIn.value} /></label>
+        <div class="actions end"><button type="button" onClick=${() => changing.current.close()}>Close</button><button class="primary">Switch tenant</button></div></form></dialog>`
       : html`<${Name} text=${tenant} most=${24} />`}${seesTenant ? '' : html` / <${Name} text=${user} most=${24} />`}
     <span class="role">${title}</span></span>
     ${isKeyed && html`<button class="quiet" onClick=${logOut}>Log out</button>`}`
@@ -137,7 +137,7 @@ function Help() {
   }, [help.value])
   if (!help.value) return null
   return html`<dialog ref=${dialog} aria-labelledby="help" onClose=${() => (help.value = false)}>
-    <h2 id="help">Keyboard</h2>
+    <h2 id="help">Keyboard shortcuts</h2>
     <dl class="keys">${Object.entries(keys.value).map(([key, [, text]]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
     <form method="dialog"><button class="primary">Close</button></form>
   </dialog>`
@@ -163,7 +163,7 @@ function View() {
   return html`<main ref=${main} id="main">${
     name === 'jobs' && path[1] ? html`<${Job} id=${path[1]} key=${path[1]} />`
       : found ? html`<${found.view} key=${name} rest=${path.slice(1)} />`
-        : html`<h1 tabindex="-1">There is no such page</h1><p><a href="/ui/">Go to the first page</a></p>`
+        : html`<h1 tabindex="-1">Page not found</h1><p><a href="/ui/">Go to Overview</a></p>`
   }</main>`
 }
 
@@ -176,17 +176,17 @@ function search() {
 }
 
 /** Says that what is shown may be old; it covers nothing and moves nothing. */
-const Lost = () => connection.value === 'lost' && html`<p class="lost" role="alert">The connection to the server is lost. The page shows what was known at ${exact(lostAt.value)}, and reconnects by itself.</p>`
+const Lost = () => connection.value === 'lost' && html`<p class="lost" role="alert">The connection to the server is lost. This page shows the state of ${exact(lostAt.value)} and reconnects automatically.</p>`
 
 function Shell() {
   useKeys({
-    '?': [() => (help.value = true), 'Show these keys'],
-    '/': [search, 'Go to the search box, else to that of Jobs'],
+    '?': [() => (help.value = true), 'Show the keyboard shortcuts'],
+    '/': [search, 'Go to the search box (of Jobs, if this page has none)'],
     ...Object.fromEntries(VIEWS.filter(allowed).map(view => [`g ${view.key}`, [() => go(`/ui/${view.path}`), `Go to ${view.title}`]])),
   })
   return html`<a class="skip" href="#main">Skip to content</a>
     <header class="top"><a class="brand" href="/ui/">Backburner</a><${Nav} />
-      <div class="tools"><${Connection} /><${Theme} /><button class="quiet" aria-label="Keyboard help" onClick=${() => (help.value = true)}>?</button><${Who} /></div>
+      <div class="tools"><${Connection} /><${Theme} /><button class="quiet" aria-label="Keyboard shortcuts" onClick=${() => (help.value = true)}>?</button><${Who} /></div>
     </header><${View} /><${Lost} /><${Help} /><${Confirmation} /><${Toast} />`
 }
 

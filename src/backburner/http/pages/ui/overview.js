@@ -59,7 +59,7 @@ function Chart({ title, minutes, parts, write = number }) {
   // The minute that has begun counts as far as it has gone.
   const elapsed = RECENT - 1 + (now.value % 60_000) / 60_000
   const rate = name => minutes.slice(-RECENT).reduce((sum, one) => sum + one[name], 0) / elapsed
-  return html`<figure class="card chart"><figcaption><strong>${title}</strong><span title="Mean of the last five minutes">${parts.map(([name, kind]) => html`<span class=${`mark ${kind}`}>${name} ${write(rate(name))}</span>`)}</span></figcaption>
+  return html`<figure class="card chart"><figcaption><strong>${title}</strong><span title="Average of the last five minutes">${parts.map(([name, kind]) => html`<span class=${`mark ${kind}`}>${name} ${write(rate(name))}</span>`)}</span></figcaption>
     <svg viewBox=${`0 0 ${MINUTES * 4} 40`} preserveAspectRatio="none" aria-hidden="true">${minutes.map((one, place) => {
       let y = 40
       return parts.map(([name, kind]) => {
@@ -68,8 +68,8 @@ function Chart({ title, minutes, parts, write = number }) {
         return height > 0 && html`<rect class=${kind} x=${place * 4} y=${y} width="3" height=${height} />`
       })
     })}</svg>
-    <div class="axis"><span>${clock(minutes[0].at)}</span><span>${peak ? `at most ${write(peak)} a minute` : 'none'}</span><span>now</span></div>
-    <div class="unseen"><table><caption>${title} by minute</caption><thead><tr><th scope="col">Minute</th>${parts.map(([name]) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <div class="axis"><span>${clock(minutes[0].at)}</span><span>${peak ? `peak ${write(peak)} per minute` : 'none'}</span><span>now</span></div>
+    <div class="unseen"><table><caption>${title}</caption><thead><tr><th scope="col">Minute</th>${parts.map(([name]) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>${minutes.map(one => html`<tr><th scope="row">${clock(one.at)}</th>${parts.map(([name]) => html`<td>${write(one[name])}</td>`)}</tr>`)}</tbody></table></div></figure>`
 }
 
@@ -78,10 +78,10 @@ const rounded = value => (value >= 10 || Number.isInteger(value) ? number(Math.r
 function Charts({ everyone }) {
   const minutes = useMinutes(everyone)
   if (!minutes) return html`<div class="charts"></div>`
-  return html`<div class="charts"><${Chart} title="Jobs a minute" minutes=${minutes} parts=${[['succeeded', 'good'], ['failed', 'bad']]} write=${rounded} />
-    <${Chart} title="Submitted a minute" minutes=${minutes} parts=${[['submitted', 'settled']]} write=${rounded} />
-    <${Chart} title="Tokens a minute" minutes=${minutes} parts=${[['tokens', 'settled']]} write=${rounded} />
-    <${Chart} title="Cost a minute" minutes=${minutes} parts=${[['cost', 'settled']]} write=${money} /></div>`
+  return html`<div class="charts"><${Chart} title="Jobs ended per minute" minutes=${minutes} parts=${[['succeeded', 'good'], ['failed', 'bad']]} write=${rounded} />
+    <${Chart} title="Jobs submitted per minute" minutes=${minutes} parts=${[['submitted', 'settled']]} write=${rounded} />
+    <${Chart} title="Tokens per minute" minutes=${minutes} parts=${[['tokens', 'settled']]} write=${rounded} />
+    <${Chart} title="Cost per minute" minutes=${minutes} parts=${[['cost', 'settled']]} write=${money} /></div>`
 }
 
 // --- What needs attention --------------------------------------------------------------------
@@ -89,7 +89,7 @@ function Charts({ everyone }) {
 function Attention({ oldest, groups, queues, workers, budgets, questions, webhooks }) {
   const items = []
   const waited = oldest && now.value - Date.parse(oldest.created_at)
-  if (workers && !workers.length) items.push(['No worker', html`Jobs wait until one is started. <a href="/ui/fleet">Fleet</a>`])
+  if (workers && !workers.length) items.push(['No worker', html`No worker is running. Jobs wait until you start one. <a href="/ui/fleet">Fleet</a>`])
   if (waited > 60_000) items.push(['Long wait', html`The oldest queued job has waited <a href=${`/ui/jobs/${oldest.id}`}>${span(waited)}</a>.`])
   for (const group of groups.slice(0, 5))
     items.push([inline(group.code, 60), html`${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} of <${Name} text=${group.capability} most=${50} />, last <${Ago} at=${group.last_at} />${group.message ? html`: <bdi class="faint">${inline(group.message, 120)}</bdi>` : '.'} <a href="/ui/incidents">Incidents</a>`])
@@ -100,7 +100,7 @@ function Attention({ oldest, groups, queues, workers, budgets, questions, webhoo
   }
   if (questions?.length) items.push(['Questions', html`${questions.length === 1 ? 'A job waits' : `${questions.length}${questions.length > 9 ? '+' : ''} jobs wait`} for an answer. <a href="/ui/questions">Questions</a>`])
   if (webhooks?.length) items.push(['Webhooks', html`${webhooks.length}${webhooks.length > 9 ? '+' : ''} ${webhooks.length === 1 ? 'delivery has' : 'deliveries have'} failed. <a href=${may('queues:read') ? '/ui/fleet' : '/ui/webhooks'}>Webhook deliveries</a>`])
-  return html`<div class="card attend"><h2>Needs attention</h2>${items.length ? html`<ul class="attention">${items.map(([what, text], place) => html`<li key=${`${place} ${what}`}><span class="bad-text">${what}</span><span>${text}</span></li>`)}</ul>` : html`<p class="faint">Nothing: no job has failed permanently, none has waited long, no queue is paused and no budget is nearly used up.</p>`}</div>`
+  return html`<div class="card attend"><h2>Needs attention</h2>${items.length ? html`<ul class="attention">${items.map(([what, text], place) => html`<li key=${`${place} ${what}`}><span class="bad-text">${what}</span><span>${text}</span></li>`)}</ul>` : html`<p class="faint">Nothing needs attention: no job has failed permanently, no queued job has waited for more than a minute, no queue is paused and no budget is nearly used up.</p>`}</div>`
 }
 
 export function Overview() {
@@ -116,7 +116,7 @@ export function Overview() {
   if (any.data && !any.data.items.length) return html`<${Head} title="Overview" /><${NoJobs} />`
   return html`<${Head} title="Overview" /><${Failure} error=${any.error} retry=${any.reload} />
     <div class="tiles five">${COUNTED.map(state => html`<${Count} key=${state} state=${state} />`)}
-      <div class="tile"><b>${oldest.data ? (oldest.data.items[0] ? span(now.value - Date.parse(oldest.data.items[0].created_at)) : '–') : '…'}</b><span>oldest queued job</span></div></div>
+      <div class="tile"><b>${oldest.data ? (oldest.data.items[0] ? span(now.value - Date.parse(oldest.data.items[0].created_at)) : '–') : '…'}</b><span>wait of the oldest queued job</span></div></div>
     <${Charts} everyone=${may('usage:read') ? '&everyone=true' : ''} />
     <${Attention} oldest=${oldest.data?.items[0]} groups=${groups.data?.items ?? []} queues=${queues.data?.items ?? []} workers=${workers.data?.items} budgets=${budgets.data?.items ?? []}
       questions=${questions.data?.items} webhooks=${webhooks.data?.items} />`

@@ -108,7 +108,7 @@ export function Confirmation() {
     <h2 id="question">${asked.title}</h2>
     <p>${asked.text}</p>
     <div class="actions end">
-      <button onClick=${() => answer(false)}>Keep as it is</button>
+      <button onClick=${() => answer(false)}>Go back</button>
       <button class=${asked.danger ? 'danger' : 'primary'} onClick=${() => answer(true)}>${asked.action}</button>
     </div>
   </dialog>`
@@ -158,7 +158,7 @@ export function Bars({ values, label, unit = '', times }) {
     <svg viewBox=${`0 0 ${values.length * 4} 40`} preserveAspectRatio="none" aria-hidden="true">
       ${values.map((value, at) => html`<rect x=${at * 4} y=${40 - (value / top) * 40} width="3" height=${(value / top) * 40} />`)}
     </svg>
-    <figcaption>${label}: at most ${top.toLocaleString('en-GB')}${unit} a minute</figcaption>
+    <figcaption>${label}: peak ${top.toLocaleString('en-GB')}${unit} per minute</figcaption>
     <table class="unseen"><caption>${label}</caption><tbody>
       ${values.map((value, at) => html`<tr><th scope="row">${times?.[at] ?? at}</th><td>${value}</td></tr>`)}
     </tbody></table>

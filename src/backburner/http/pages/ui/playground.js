@@ -22,7 +22,7 @@ function parsed(text) {
   try {
     return JSON.parse(text)
   } catch {
-    throw new Error('The input is not JSON.')
+    throw new Error('The input is not valid JSON. Put text in quotes: "like this".')
   }
 }
 
@@ -52,7 +52,7 @@ function Answer({ id }) {
   return html`<div class="card answer"><div class="head"><h2>Answer</h2>${job && html`<${State} of=${job.state} />`}<a href=${`/ui/jobs/${id}`}>Open the job</a></div>
     <${Failure} error=${error} />
     ${job?.error && job.state !== 'succeeded' && html`<p class="bad-text" dir="ltr">${inline(`${job.error.code}: ${job.error.message}`, 1000)}</p>`}
-    ${shown !== null ? html`<${Text} text=${shown} label="Answer" />` : text.text ? html`<${Text} text=${text.text} label="Text so far" />` : html`<p class="faint">${!job || LIVE.has(job.state) ? 'There is no text yet.' : 'The job ended without an answer.'}</p>`}
+    ${shown !== null ? html`<${Text} text=${shown} label="Answer" />` : text.text ? html`<${Text} text=${text.text} label="Text so far" />` : html`<p class="faint">${!job || LIVE.has(job.state) ? 'Waiting for the answer…' : 'The job ended without an answer.'}</p>`}
     ${sources.length > 0 && html`<ol class="rows found" aria-label="Sources">${sources.map(one => html`<li><div><strong>[${one.n}] <${Name} text=${one.fileName} most=${60} /></strong>${one.page ? `, page ${one.page}` : ''}<p class="faint" dir="auto">${inline(one.snippet, 400)}</p></div></li>`)}</ol>`}
     ${job?.usage && html`<p class="faint">${number(job.usage.input_tokens + job.usage.output_tokens)} tokens, ${money(job.usage.priced_cost_usd)}</p>`}</div>`
 }
@@ -95,10 +95,10 @@ function Try({ capability }) {
       ${capability.description && html`<p class="faint">${inline(capability.description, 400)}</p>`}
       ${asJson ? html`<div class="field"><label for="json">Input <span class="faint">JSON</span></label><textarea id="json" rows="10" value=${json} onInput=${event => edit(event.target.value)} spellcheck=${false}></textarea></div>`
         : view}
-      <details><summary>Metadata</summary><div class="field"><label for="metadata">Metadata <span class="faint">optional · kept with the job: name=text, one per line</span></label><textarea id="metadata" rows="3" value=${metadata} onInput=${event => setMetadata(event.target.value)} spellcheck=${false}></textarea></div></details>
+      <details><summary>Metadata</summary><div class="field"><label for="metadata">Metadata <span class="faint">optional, stored with the job; one name=text per line</span></label><textarea id="metadata" rows="3" value=${metadata} onInput=${event => setMetadata(event.target.value)} spellcheck=${false}></textarea></div></details>
       <${Failure} error=${wrong} />
       ${quote && html`<${Quote} quote=${quote} />`}
-      <div class="actions"><button type="button" disabled=${busy} onClick=${() => ask('/v1/quote', setQuote)}>Get a quote</button><button class="primary" disabled=${busy}>Send</button>
+      <div class="actions"><button type="button" disabled=${busy} onClick=${() => ask('/v1/quote', setQuote)}>Get a quote</button><button class="primary" disabled=${busy}>Submit</button>
         ${hasFields && html`<button type="button" class="quiet" onClick=${swap}>${asJson ? 'Edit as a form' : 'Edit as JSON'}</button>`}</div></form></div>
     <div>${sent ? html`<${Answer} key=${sent} id=${sent} />` : html`<div class="card"><h2>Answer</h2><p class="faint">The answer appears here while it is written. The job continues if you leave this page.</p></div>`}</div></div>`
 }
@@ -110,7 +110,7 @@ async function upload(file) {
   const place = `${UPLOADS}/batches/${batchId}`
   const signed = await api(`${place}/upload-urls`, { method: 'POST', body: { fileName: file.name, fileSize: file.size } })
   const stored = await fetch(signed.uploadUrl, { method: 'PUT', headers: signed.headers, body: file })
-  if (!stored.ok) throw new Error(`The upload was refused with status ${stored.status}.`)
+  if (!stored.ok) throw new Error(`The upload was refused with status ${stored.status}. Try again.`)
   await api(`${place}/files/${signed.fileId}/confirm`, { method: 'POST', body: { size: file.size } })
 }
 
@@ -181,6 +181,6 @@ export function Playground({ rest }) {
       ${items.map(one => html`<option value=${one.name}>${bounded(one.name, 60)}</option>`)}</select></label>`}</${Head}>
     ${hasDocuments && html`<nav class="tabs" aria-label="Parts"><a href="/ui/playground" aria-current=${isDocuments ? undefined : 'page'}>Capabilities</a><a href="/ui/playground/documents" aria-current=${isDocuments ? 'page' : undefined}>Documents</a></nav>`}
     <${Failure} error=${error} retry=${reload} />
-    ${data && !items.length && !isDocuments && html`<${Empty} title="No application has a capability" command="backburner serve --app backburner.demo:app">Start the server with an application.</${Empty}>`}
+    ${data && !items.length && !isDocuments && html`<${Empty} title="This server has no capabilities" command="backburner serve --app backburner.demo:app">Start it with an application:</${Empty}>`}
     ${isDocuments ? html`<${Documents} />` : chosen && html`<${Try} key=${chosen.name} capability=${chosen} />`}`
 }

@@ -14,8 +14,8 @@ const mayAnswer = question => may('questions:answer') || (may('jobs:write') && q
 function Otherwise({ question }) {
   const { until, default: value, has_default: hasDefault } = question
   if (!until) return html`Waits until somebody answers.`
-  const what = hasDefault ? html`continues with <code dir="ltr">${inline(value, 80)}</code>` : 'gives up'
-  return html`Without an answer, the job ${what} <${Ago} at=${until} />.`
+  const what = hasDefault ? html`the job continues with <code dir="ltr">${inline(value, 80)}</code>` : 'the wait fails with WAIT_TIMEOUT'
+  return html`Without an answer, ${what} <${Ago} at=${until} />.`
 }
 
 function Question({ question, isCurrent }) {
@@ -37,13 +37,13 @@ function Question({ question, isCurrent }) {
   const id = `q-${job}-${name}`.replace(/[^\w-]/g, '-')
   return html`<li class=${`card question ${isCurrent ? 'current' : ''}`} data-row aria-current=${isCurrent ? 'true' : undefined} aria-labelledby=${id}>
     <p id=${id} class="asked" dir="auto">${bounded(question.question, LONGEST)}</p>
-    ${question.error && !isAnswered && html`<p class="bad-text" dir="ltr">The previous answer did not match: ${bounded(question.error, 500)}</p>`}
+    ${question.error && !isAnswered && html`<p class="bad-text" dir="ltr">The previous answer was not valid: ${bounded(question.error, 500)}</p>`}
     <p class="faint"><a href=${`/ui/jobs/${job}`}><${Name} text=${question.capability} most=${60} /></a>${me.value.sees_tenant && html` of <${Name} text=${question.user} most=${40} />`}, asked <${Ago} at=${question.asked_at} />. ${!isAnswered && !isClosed && html`<${Otherwise} question=${question} />`}</p>
     <div class="reply">${isAnswered ? html`<p class="good-text" role="status">You answered <span dir="ltr">${inline(state.answer, 200)}</span>. The job continues.</p>`
       : isClosed ? html`<p role="status">This question is no longer open: another person has answered it, its time has run out, or its job has ended. <a href=${`/ui/jobs/${job}`}>See the job</a></p>`
         : mayAnswer(question) ? html`${choices ? html`<${Choices} buttons=${choices.map(one => [one, visible(one)])} send=${send} busy=${state.busy} />`
           : html`<${Form} schema=${schema} id=${id} send=${send} busy=${state.busy} action="Answer…" />`}<${Failure} error=${state.problem} />`
-          : html`<p class="faint">Only the job's user, or a key with the scope questions:answer, may answer.</p>`}</div></li>`
+          : html`<p class="faint">Only the user of the job or a key with the scope questions:answer can answer.</p>`}</div></li>`
 }
 
 export function Questions() {

@@ -15,7 +15,7 @@ const ENDS = { succeeded: 'good', failed: 'bad', cancelled: 'bad', retrying: 'ba
 const NOTES = {
   forked: ({ from, steps }) => `Forked from ${from}, with the results of ${steps} ${steps === 1 ? 'step' : 'steps'}`,
   changed: ({ priority }) => `Priority changed to ${priority}`,
-  'step.changed': ({ step, unread }) => `The step ${step} has no stored result for this request; ${unread} stored ${unread === 1 ? 'result was' : 'results were'} not used yet`,
+  'step.changed': ({ step, unread }) => `Step ${step} has no stored result that matches its request; ${unread} stored ${unread === 1 ? 'result has' : 'results have'} not been used`,
 }
 
 /** Turn events into segments: `{kind, label, from, to, note}`. */
@@ -52,11 +52,11 @@ function segment(name, { data }) {
   const error = data.error?.message
   switch (name) {
     case 'blocked': return { kind: 'blocked', label: 'Waits for earlier steps' }
-    case 'queued': return { kind: 'queued', label: data.outcome === 'handed_back' ? 'Queued again: its worker stopped' : data.generation ? `Queued by retry ${data.generation}` : 'Waits for a worker' }
+    case 'queued': return { kind: 'queued', label: data.outcome === 'handed_back' ? 'Queued again: its worker stopped' : data.generation ? `Queued again by retry ${data.generation}` : 'Waits for a worker' }
     case 'scheduled': return { kind: 'scheduled', label: error ? `Waits: ${error}` : WAITS[data.wait?.reason] || 'Waits for its start time' }
     case 'waiting': return { kind: 'scheduled', label: `${WAITS[data.wait?.reason] || 'Waits'}${data.wait?.name ? `: ${data.wait.name}` : ''}` }
     case 'signalled': return { kind: 'queued', label: 'Queued again: its wait has ended' }
-    case 'throttled': return { kind: 'scheduled', label: `Rate limited${data.lane ? ` on ${data.lane}` : ''}: ${error || 'the provider said to wait'}` }
+    case 'throttled': return { kind: 'scheduled', label: `Rate limited${data.lane ? ` on ${data.lane}` : ''}: ${error || 'the provider asked to wait'}` }
     case 'retrying': return { kind: 'scheduled', label: 'Waits before the next attempt' }
     case 'stalled': return { kind: 'queued', label: 'Queued again: its worker was lost' }
     case 'started': return { kind: 'running', label: `Attempt ${data.attempt}`, note: '' }
@@ -131,7 +131,7 @@ export function Timeline({ events, job }) {
   const start = at(shown[0].from)
   const end = Math.max(...shown.map(part => at(part.to)))
   const whole = Math.max(1, end - start)
-  return html`${shown.length < parts.length && html`<p class="faint">${parts.length - shown.length} parts in the middle are not shown.</p>`}
+  return html`${shown.length < parts.length && html`<p class="faint">${parts.length - shown.length} entries in the middle are not shown.</p>`}
     <ol class="timeline">${shown.map(part => {
       if (part.kind === 'note') return html`<li class="within" key=${part.n}><span class="kind">note</span><span class="what">${inline(part.label, 240)}</span><span class="span"><${Ago} at=${part.from} /></span></li>`
       const inner = part.kind === 'running' ? within(part.n, steps.data?.items ?? [], calls.data?.items ?? []) : []

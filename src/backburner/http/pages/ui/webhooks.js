@@ -3,7 +3,7 @@ import { html, useState, Ago, api, bounded, may, me, say, sayProblem, useApi } f
 import { confirmed, Failure, Frame, Head, Icon, inline, Name, State } from './parts.js'
 
 const CAPABILITY = 'webhook.deliver'
-const SHOWN = { failed: 'failed', 'on their way': 'queued,scheduled,running', delivered: 'succeeded' }
+const SHOWN = { failed: 'failed', pending: 'queued,scheduled,running', delivered: 'succeeded' }
 const PLACES = { job: 'jobs', flow: 'flows', batch: 'batches' }
 
 /** Return what a delivery tells of: its id and the address of its page. */
@@ -32,8 +32,8 @@ export function Deliveries() {
   const items = data?.items ?? []
   return html`<h2 class="section">Webhook deliveries</h2><div class="chips" role="group" aria-label="Which deliveries">${Object.keys(SHOWN).map(name => html`<button aria-pressed=${kind === name} onClick=${() => choose(name)}>${name}</button>`)}</div>
     <${Failure} error=${error} retry=${reload} />
-    ${data && !items.length && html`<p class="faint">No deliveries ${kind === 'failed' ? 'have failed' : kind === 'delivered' ? 'have arrived' : 'are on their way'}. A job that is submitted with a <code>callback</code> sends one when it ends.</p>`}
-    ${items.length > 0 && html`<${Frame} label="Webhook deliveries"><table><thead><tr><th scope="col">Delivery</th><th scope="col">State</th><th scope="col">Tells of</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th><th scope="col">Made</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+    ${data && !items.length && html`<p class="faint">No deliveries ${kind === 'failed' ? 'have failed' : kind === 'delivered' ? 'have succeeded' : 'are pending'}. A job that is submitted with a <code>callback</code> sends one when it ends.</p>`}
+    ${items.length > 0 && html`<${Frame} label="Webhook deliveries"><table><thead><tr><th scope="col">Delivery</th><th scope="col">State</th><th scope="col">About</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th><th scope="col">Created</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${items.map(job => {
         const { id, href } = subjectOf(job)
         return html`<tr key=${job.id}><td class="mono"><a href=${`/ui/jobs/${job.id}`}>${bounded(job.id, 40)}</a></td><td><${State} of=${job.state} /></td><td class="mono">${href ? html`<a href=${href}>${bounded(id, 40)}</a>` : bounded(id ?? '–', 40)}</td>
@@ -56,7 +56,7 @@ export function Endpoints() {
   }
   const items = data?.items ?? []
   if (!items.length) return html`<${Failure} error=${error} />`
-  return html`<h2 class="section">Endpoints</h2><${Failure} error=${error} /><${Frame} label="Endpoints"><table><thead><tr><th scope="col">Address</th><th scope="col">State</th><th scope="col">Made</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+  return html`<h2 class="section">Endpoints</h2><${Failure} error=${error} /><${Frame} label="Endpoints"><table><thead><tr><th scope="col">URL</th><th scope="col">State</th><th scope="col">Created</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
     <tbody>${items.map(one => html`<tr key=${one.id}><td class="mono" dir="ltr"><${Name} text=${one.url} most=${80} /></td><td>${one.disabled_at ? html`<span class="state waiting"><${Icon} name="pause" />disabled${one.disabled_reason ? `: ${bounded(one.disabled_reason, 80)}` : ''}</span>` : html`<span class="state succeeded"><${Icon} name="succeeded" />enabled</span>`}</td><td class="time"><${Ago} at=${one.created_at} /></td>
       <td>${may('webhooks:write') && html`<button onClick=${() => set(one, one.disabled_at ? 'enable' : 'disable')}>${one.disabled_at ? 'Enable' : 'Disable'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`
 }
