@@ -270,7 +270,7 @@ async def test_the_last_step_ends_while_a_failed_one_is_retried(
     if is_first:
         _, held_up = await at_once(one.settle([ended]), other.reopen([move]))
     else:
-        body = held.after(lambda tx: reopen(tx, [move]))
+        body = held.after(lambda tx: reopen(tx, [move], fresh=False))
         held_up, _ = await at_once(
             one.internal_transaction(body), other.settle([ended])
         )
@@ -410,7 +410,7 @@ async def test_what_is_added_while_a_flow_is_reopened_is_held_until_then(
     locked = []
 
     def look(tx):
-        reopen(tx, [move])
+        reopen(tx, [move], fresh=False)
         step = "SELECT 1 FROM jobs WHERE step = 'new' FOR UPDATE NOWAIT"
         try:
             await_only(watcher.fetchval(step))
@@ -457,7 +457,7 @@ async def test_a_batch_ends_while_a_member_is_retried(
             one.internal_transaction(held.after(finish)), other.reopen([move])
         )
     else:
-        body = held.after(lambda tx: reopen(tx, [move]))
+        body = held.after(lambda tx: reopen(tx, [move], fresh=False))
         _, is_over = await at_once(one.internal_transaction(body), batch.finish())
 
     found = await batch.batch()
@@ -507,7 +507,8 @@ async def test_a_batch_that_is_being_reopened_does_not_end(
 
     monkeypatch.setattr(groups, "reopen", stop_before)
     await at_once(
-        one.internal_transaction(lambda tx: reopen(tx, [move])), batch.finish()
+        one.internal_transaction(lambda tx: reopen(tx, [move], fresh=False)),
+        batch.finish(),
     )
 
     found = await batch.batch()

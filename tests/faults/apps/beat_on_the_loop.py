@@ -14,7 +14,7 @@ __all__ = ["app"]
 class LoopHeartbeat:
     """Beats whenever the loop comes round to it."""
 
-    def __init__(self, pulse: Pulse, *, every: float) -> None:
+    def __init__(self, pulse: Pulse, *, every: float, **_: object) -> None:
         self._pulse = pulse
         self._loop = Loop("heartbeat", self._beat, every=every)
         self._is_beating = False

@@ -518,7 +518,7 @@ def failures(
     found = [FailureGroup(*group) for _, *group in rows]
     if rows and rows[0][0] >= DEAD_REACH:
         found = _with_older(connection, found, mine, limit)
-    return _explained(connection, found)
+    return _explained(connection, found) if found else []
 
 
 def _explained(
