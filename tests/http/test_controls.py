@@ -110,11 +110,13 @@ async def test_a_worker_says_what_it_runs_and_how_it_is(server):
     others = (await server.client.get("/v1/jobs?worker=w_9")).json()["items"]
     mixed = await server.client.get(f"{of_worker}&state=running,queued")
     server.release.set()
+    ended = await server.ended(job)
 
     assert (1, worker.id) == (listed["running"], listed["id"])
     assert 0 <= listed["event_loop_lag_seconds"]
     assert 10_000_000 < listed["memory_bytes"]
     assert [job["id"]] == [one["id"] for one in running]
+    assert (worker.id, None) == (running[0]["worker"], ended["worker"])
     assert [] == others
     assert 422 == mixed.status_code
     assert "running" in mixed.text
@@ -142,7 +144,11 @@ async def test_a_schedule_is_saved_run_paused_and_deleted(server):
     assert "schedule:team/nightly" in ended["tags"]
     assert paused.json()["paused"]
     assert listed["paused"]
+    assert [] == listed["next_ticks"]
     assert not resumed.json()["paused"]
+    first, *later = ticks = resumed.json()["next_ticks"]
+    assert (resumed.json()["next_at"], 2) == (first, len(later))
+    assert sorted(set(ticks)) == ticks
     assert 204 == deleted.status_code
     assert 404 == (await server.client.post(f"{path}/run")).status_code
     actions = ["deleted", "resumed", "paused", "run", "set"]

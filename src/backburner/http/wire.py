@@ -127,6 +127,7 @@ def summary(job: Job) -> shapes.Job:
         "step": job.step,
         "batch_id": job.batch_id,
         "forked_from": forked_from(job.tags),
+        "worker": job.worker if job.state is JobState.RUNNING else None,
         "links": _links(job.id),
     }
 

@@ -95,6 +95,8 @@ class Job(TypedDict):
     """The batch that it is in."""
     forked_from: NotRequired[str | None]
     """The job that it is a fork of."""
+    worker: NotRequired[str | None]
+    """The worker that runs it; null if it is not running."""
     links: Links
     input: NotRequired[Any]
     """Only if a single job is requested."""

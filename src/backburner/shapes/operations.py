@@ -70,6 +70,8 @@ class Schedule(TypedDict):
     missed: str
     """What happens to ticks while no process ran."""
     next_at: Time
+    next_ticks: list[Time]
+    """The next three times, beginning with `next_at`; empty if it is paused."""
     last_at: Time | None
     paused: bool
     declared: bool

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from backburner import ConfigurationError, Schedule
-from backburner.engine.maintenance.schedule import following
+from backburner.domain.queues.schedule import ScheduleState
+from backburner.engine.maintenance.schedule import following, ticks_of
 
 
 def at(text):
@@ -45,6 +46,16 @@ def at(text):
 )
 def test_ticks_follow_the_clock_on_the_wall(cron, zone, after, expected):
     assert at(expected) == following(cron, zone)(at(after))
+
+
+def test_the_next_ticks_follow_each_other():
+    first = at("2026-03-28T01:30")
+    known = ScheduleState("a", "b", "30 2 * * *", "Europe/Berlin", "skip", first)
+    unknown = ScheduleState("a", "b", "30 2 * * *", "Mars/Olympus", "skip", first)
+
+    expected = [first, at("2026-03-29T01:00"), at("2026-03-30T00:30")]
+    assert expected == ticks_of(known, 3)
+    assert [first] == ticks_of(unknown, 3), "what is stored is shown anyway"
 
 
 @pytest.mark.parametrize(

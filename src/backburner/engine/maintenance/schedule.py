@@ -76,6 +76,19 @@ class Schedule:
         )
 
 
+def ticks_of(state: ScheduleState, count: int) -> list[Instant]:
+    """Return the next ticks of a schedule; fewer if its cron expression ends."""
+    found = [state.next_at]
+    try:
+        after = following(state.cron, state.timezone)
+        while len(found) < count:
+            found.append(after(found[-1]))
+    except (CronSimError, StopIteration, KeyError, ValueError, OSError):
+        # Another process, with other time zones, may have stored it.
+        return found
+    return found
+
+
 def following(cron: str, timezone: str) -> Callable[[Instant], Instant]:
     """Return a function that gives the first tick after an instant."""
     zone = ZoneInfo(timezone)

@@ -21,7 +21,7 @@ from backburner.domain.errors import (
 from backburner.domain.jobs.job import first_state
 from backburner.domain.queues.schedule import ScheduleState
 from backburner.engine.engine import Engine
-from backburner.engine.maintenance.schedule import Schedule, following
+from backburner.engine.maintenance.schedule import Schedule, following, ticks_of
 from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.http import headers, wire
 from backburner.http.audit import entry_of
@@ -43,6 +43,7 @@ router = APIRouter(tags=["operations"])
 
 Administrator = Annotated[Caller, require("queues:admin")]
 
+SHOWN_TICKS = 3
 DECLARED = "the code of an application declares this schedule: change it there"
 
 
@@ -54,7 +55,7 @@ DECLARED = "the code of an application declares this schedule: change it there"
     responses=documented(),
 )
 async def listing(request: Request, caller: Operator) -> Response:
-    """List the schedules by name, with the time when each fires next."""
+    """List the schedules by name, with the times when each fires next."""
     _, found = await server_state_of(request).engine.store.schedules()
     return wire.answer({"items": [_view(schedule, caller) for schedule in found]})
 
@@ -201,6 +202,7 @@ async def _record(request: Request, caller: Caller, action: str, name: str) -> N
 
 def _view(schedule: ScheduleState, caller: Caller) -> dict[str, Any]:
     owner, text = schedule.owner, schedule.input
+    ticks = [] if schedule.paused else ticks_of(schedule, SHOWN_TICKS)
     is_shown = text is not None and "queues:admin" in caller.scopes
     return {
         "name": schedule.name,
@@ -209,6 +211,7 @@ def _view(schedule: ScheduleState, caller: Caller) -> dict[str, Any]:
         "timezone": schedule.timezone,
         "missed": schedule.missed,
         "next_at": wire.time(schedule.next_at),
+        "next_ticks": [wire.time(tick) for tick in ticks],
         "last_at": wire.time(schedule.last_at),
         "paused": schedule.paused,
         "declared": owner is None,
