@@ -362,3 +362,32 @@ async def test_head_of_what_cannot_be_read_is_a_405_that_allows_post(server):
     assert (405, "POST") == (head.status_code, head.headers["Allow"])
     assert "GET, HEAD, POST" == put.headers["Allow"]
     assert '"method": "HEAD"' in server.log.getvalue()
+
+
+NO_STATES = [
+    ["x' OR '1'='1"],
+    ["failed"],
+    ["failed", "queued"],
+    {"x' OR '1'='1": 1},
+    {"failed": 1},
+    "x' OR '1'='1",
+    "failed,x' OR '1'='1",
+    "",
+    [],
+    [None],
+    0,
+    True,
+]
+
+
+async def test_a_bulk_action_takes_a_state_only_as_text_that_names_states(server):
+    await server.submit()
+    refusals = []
+    for state in NO_STATES:
+        for action in ("retry", "cancel"):
+            asked = {"action": action, "where": {"state": state}}
+            answer = await server.client.post("/v1/jobs/bulk", json=asked)
+            paths = [error["path"] for error in answer.json().get("errors", ())]
+            refusals.append((answer.status_code, paths))
+
+    assert [(422, ["where.state"])] * 2 * len(NO_STATES) == refusals

@@ -278,5 +278,7 @@ class _Run:
 
 
 def _filter(where: dict[str, Any]) -> JobFilter:
+    state = where.get("state")
     states = frozenset(map(JobState, where.get("states", ())))
-    return JobFilter(**{**where, "states": states})
+    only = None if state is None else JobState(state)
+    return JobFilter(**{**where, "state": only, "states": states})

@@ -211,11 +211,9 @@ class RetryRequest(Asked):
     dry_run: bool = Field(False, description="Only count the matches.")
 
 
-def read_states(value: Any) -> Any:
-    """Parse states that are separated by commas."""
-    if not isinstance(value, str):
-        return value
-    names = value.split(",")
+def read_states(value: Any) -> frozenset[JobState]:
+    """Parse states that are separated by commas; refuse everything else."""
+    names = value.split(",") if isinstance(value, str) else [""]
     known = [state.value for state in JobState]
     if not set(names) <= set(known):
         raise ValueError(f"must be some of {', '.join(known)}, separated by commas")

@@ -125,11 +125,9 @@ def _is_near(
         near = (seq < last, seq >= last - WINDOW)
     owned = [] if where.owner is None else seen_without_index(where.owner, c)
     # Written as IN, which no partial index serves: the numbers are to be used here.
-    state: sa.ColumnElement[bool] = sa.literal_column(
-        f"jobs.state IN ('{where.state}', '')"
-    )
-    rest = _conditions(replace(where, state=None))
-    some = sa.select(seq).where(*near, state, *owned, *rest).limit(limit)
+    states = frozenset({where.state} if where.state else ())
+    rest = _conditions(replace(where, state=None, states=states))
+    some = sa.select(seq).where(*near, *owned, *rest).limit(limit)
     counted = sa.select(sa.func.count()).select_from(some.subquery())
     return int(connection.execute(counted).scalar_one()) >= limit
 
@@ -693,11 +691,15 @@ def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
 
 def _in_states(where: JobFilter) -> list[sa.ColumnElement[bool]]:
     conditions: list[sa.ColumnElement[bool]] = []
+    # Literals, so that partial indexes serve. `JobState` raises for any other text,
+    # which must never get into a statement.
     if where.state is not None:
-        conditions.append(sa.literal_column(f"jobs.state = '{where.state}'"))
+        state = JobState(where.state).value
+        conditions.append(sa.literal_column(f"jobs.state = '{state}'"))
     if where.states:
         # With one that no job has: no partial index serves, the numbers are used.
-        listed = ", ".join(f"'{state}'" for state in ("", *sorted(where.states)))
+        states = sorted(JobState(state).value for state in where.states)
+        listed = ", ".join(f"'{state}'" for state in ("", *states))
         conditions.append(sa.literal_column(f"jobs.state IN ({listed})"))
     if where.state is JobState.BLOCKED:
         conditions.append(c.flow.in_(_running_flows(where.owner)))

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -149,6 +150,26 @@ class KeeperConformance(WithWorkers):
         assert onward is None
         assert (7, True) == counted
         assert (8, False) == few  # one that was looked at is within an hour after it
+
+    @pytest.mark.parametrize("owner", [None, ANN, Tenant(ANN.tenant)])
+    @pytest.mark.parametrize("text", ["x' OR '1'='1", "queued' OR 'a'='a", "lost"])
+    async def test_a_text_that_is_no_state_gets_into_no_statement(
+        self, store: Store, text: Any, owner: Visibility | None
+    ) -> None:
+        await submit(store)
+        states = frozenset[Any]({JobState.FAILED, text})
+        refused = pytest.raises(ValueError, match="is not a valid JobState")
+
+        for where in (JobFilter(state=text), JobFilter(states=states)):
+            asked = replace(where, owner=owner)
+            with refused:
+                await store.jobs(asked, before=None, limit=9)
+            with refused:
+                await store.walk(asked, before=None, limit=9, reach=3)
+            with refused:
+                await store.count(asked, most=9)
+            with refused:
+                await store.count_within(asked, most=9, reach=3)
 
     async def test_a_list_carries_neither_inputs_nor_outputs(
         self, store: Store
