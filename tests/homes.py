@@ -55,6 +55,7 @@ BOTH_STORES = (
     "tests/apps/documents/retrieval/",  # statements of its own for each database
     "tests/http/test_events.py",
     "tests/http/test_jobs.py",
+    "tests/http/test_reach.py",
     "tests/http/test_store_faults.py",
 )
 """Those of them that run on both all the same."""

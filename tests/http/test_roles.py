@@ -100,16 +100,16 @@ ACTS_FOR = {**dict.fromkeys(EVERYBODY, NOBODY), USER: {ANN}, CLERK: {BOB}}
 """Whose things a role finds where it changes something, or an endpoint."""
 KEYS_OF = {**ACTS_FOR, ADMIN: {ANN, BOB}, RULES_ACME: {ANN, BOB}}
 """Whose keys a role finds."""
+CHANGES = {**ACTS_FOR, ADMIN: {ANN, BOB}, RULES_ACME: {ANN, BOB}}
+"""Whose jobs, flows and batches a role finds where it cancels or changes them."""
+CHANGED = {"cancel_job", "change_job", "cancel_flow", "cancel_batch"}
 OWN = {
     *(
-        "cancel_job",
         "fork_job",
-        "cancel_flow",
         "fill_batch",
-        "cancel_batch",
         "replay_delivery",
+        "signal_job",
     ),
-    *("signal_job", "change_job"),
     *("get_endpoint", "rotate_endpoint", "disable_endpoint"),
     *("enable_endpoint", "delete_endpoint"),
 }
@@ -238,6 +238,8 @@ def found_by(role, operation):
     """Return whose things a role finds by an operation with an id."""
     if operation == "revoke_key":
         return KEYS_OF[role]
+    if operation in CHANGED:
+        return CHANGES[role]
     return ACTS_FOR[role] if operation in OWN else SEES[role]
 
 

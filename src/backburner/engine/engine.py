@@ -27,7 +27,6 @@ from backburner.domain.jobs.job import (
     Job,
     JobState,
     NewJob,
-    Owner,
     Submitted,
     Visibility,
 )
@@ -388,7 +387,11 @@ class Engine:
         return attempts(newest)
 
     async def cancel(
-        self, job_id: str, owner: Owner = LOCAL, *, reason: str = "cancelled on request"
+        self,
+        job_id: str,
+        owner: Visibility = LOCAL,
+        *,
+        reason: str = "cancelled on request",
     ) -> Job:
         """Cancel a job, also a running one; repeating it is no error."""
         for _ in range(TRIES):
@@ -411,7 +414,7 @@ class Engine:
     async def change(
         self,
         job_id: str,
-        owner: Owner = LOCAL,
+        owner: Visibility = LOCAL,
         *,
         priority: int | None = None,
         run_at: Instant | EllipsisType | None = ...,

@@ -71,6 +71,11 @@ class Caller:
         )
 
     @property
+    def changeable(self) -> Visibility:
+        """The rows that it changes: its own, or with `users:act` all that it sees."""
+        return self.visible if access.ACT in self.scopes else self.owner
+
+    @property
     def sees_traces(self) -> bool:
         """Whether it sees stack traces of failed attempts."""
         is_developer = self.grant is None and self.scopes == DEVELOPER.scopes

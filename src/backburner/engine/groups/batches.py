@@ -241,7 +241,11 @@ class Batches:
         return await self._store.batches(where, before=before, limit=limit)
 
     async def cancel(
-        self, batch_id: str, owner: Owner = LOCAL, *, reason: str = "batch cancelled"
+        self,
+        batch_id: str,
+        owner: Visibility = LOCAL,
+        *,
+        reason: str = "batch cancelled",
     ) -> Batch:
         """Cancel every member of a batch that has not ended."""
         batch = await self.find(batch_id, owner)

@@ -117,6 +117,14 @@ def new_job(
     )
 
 
+def able(where: JobFilter, action: Action) -> JobFilter | None:
+    """Select the jobs in states in which an action has an effect; `None` if in none."""
+    effective = {JobState.FAILED} if action == "retry" else OPEN
+    named = {where.state} if where.state else where.states or effective
+    states = frozenset(named & effective)
+    return replace(where, state=None, states=states) if states else None
+
+
 def bulk(engine: Engine) -> Capability[BulkInput, BulkResult]:
     """Return the capability that runs bulk actions."""
 
@@ -168,8 +176,9 @@ class _Run:
             done = await self._ctx.step(f"page {number}", self._page, number, last)
             result.changed += done.changed
             result.skipped += done.skipped
-            await self._report(result)
-            if done.last is None:
+            is_last = done.last is None
+            await self._report(result, is_last=is_last)
+            if is_last:
                 return result
             last, number = done.last, number + 1
 
@@ -205,13 +214,9 @@ class _Run:
 
     async def _next(self, last: int | None, limit: int) -> Sequence[Job]:
         """Return the next jobs in states in which the action has an effect."""
-        where = self._where
-        able = {JobState.FAILED} if self._asked.action == "retry" else OPEN
-        named = {where.state} if where.state else where.states or able
-        states = frozenset(named & able)
-        if not states:
+        where = able(self._where, self._asked.action)
+        if where is None:
             return ()
-        where = replace(where, state=None, states=states)
         return await self._engine.jobs(where, before=last, limit=limit)
 
     async def _change(self, jobs: Sequence[Job]) -> int:
@@ -222,9 +227,9 @@ class _Run:
             return await self._engine.retry_jobs(others)
         return await self._engine.cancel_jobs(others)
 
-    async def _report(self, result: BulkResult) -> None:
+    async def _report(self, result: BulkResult, *, is_last: bool = False) -> None:
         done = result.changed + result.skipped
-        total = max(self._asked.matched, done)
+        total = done if is_last else max(self._asked.matched, done)
         verb = "retried" if self._asked.action == "retry" else "cancelled"
         message = f"{result.changed} {verb}, {result.skipped} skipped"
         await self._ctx.progress(done, total or 1, message)

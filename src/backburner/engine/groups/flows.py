@@ -17,7 +17,7 @@ from backburner.domain.groups.flow import (
 )
 from backburner.domain.groups.graph import DrawnGraph, Graph, drawn
 from backburner.domain.jobs import transitions
-from backburner.domain.jobs.job import Claim, Owner, Submitted, Visibility
+from backburner.domain.jobs.job import Claim, Submitted, Visibility
 from backburner.engine.blobs.payloads import Payloads
 from backburner.engine.flow import Flow, Planned
 from backburner.engine.groups.planning import Planning
@@ -179,7 +179,11 @@ class Flows:
         return await self._store.flows(where, before=before, limit=limit)
 
     async def cancel(
-        self, flow_id: str, owner: Owner = LOCAL, *, reason: str = "flow cancelled"
+        self,
+        flow_id: str,
+        owner: Visibility = LOCAL,
+        *,
+        reason: str = "flow cancelled",
     ) -> FlowRecord:
         """Cancel every step of a flow that has not ended; repeating it is no error."""
         flow = await self.find(flow_id, owner)

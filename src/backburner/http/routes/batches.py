@@ -202,9 +202,9 @@ async def show(
 async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
     """Cancel everything of a batch that has not ended, and seal the batch."""
     batches = server_state_of(request).engine.batches
-    await batches.find(batch_id, caller.owner)
+    await batches.find(batch_id, caller.changeable)
     await audit.record(request, caller, "batch.cancelled", batch_id)
-    batch = await batches.cancel(batch_id, caller.owner)
+    batch = await batches.cancel(batch_id, caller.changeable)
     return wire.answer(await _shown(request, batch))
 
 

@@ -221,9 +221,9 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     Repeating this is not an error. A flow that succeeded or failed is refused with 409.
     """
     flows = server_state_of(request).engine.flows
-    await flows.find(flow_id, caller.owner)
+    await flows.find(flow_id, caller.changeable)
     await audit.record(request, caller, "flow.cancelled", flow_id)
-    flow = await flows.cancel(flow_id, caller.owner)
+    flow = await flows.cancel(flow_id, caller.changeable)
     return await _answer(request, flow, 200, {})
 
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner.domain.auth.access import READ_TENANT
+from backburner.domain.auth.access import ACT, READ_TENANT
 from backburner.domain.costs.usage import Spent
 from backburner.domain.errors import (
     BatchNotFound,
@@ -267,21 +267,28 @@ async def change_many(request: Request, caller: Reader) -> Response:
     Submit a job that cancels or retries the named jobs, or all that match.
 
     It changes only jobs that were submitted before it and that the caller could also
-    change individually: `cancel` needs `jobs:write` and affects the caller's own jobs;
-    `retry` needs `dead-letters:retry` and affects all jobs that the caller sees. With
-    `staged`, it retries one job, then ten, then all, and stops if more than half of the
-    jobs of a stage fail again.
+    change individually: `cancel` needs `jobs:write` and affects the caller's own jobs,
+    or with `users:act` and `tenant:read` those of all users of its tenant; `retry`
+    needs `dead-letters:retry` and affects all jobs that the caller sees. With `staged`,
+    it retries one job, then ten, then all, and stops if more than half of the jobs of a
+    stage fail again.
     """
     server_state = server_state_of(request)
     asked = await server_state.read(request, BulkRequest)
     scope = "jobs:write" if asked.action == "cancel" else "dead-letters:retry"
     if scope not in caller.scopes:
         raise Forbidden(f"this needs the scope {scope}")
-    where = await selected(server_state.engine, asked.where or ANY_JOB, caller)
-    reach = caller.owner if asked.action == "cancel" else where.owner
+    where = await selected(
+        server_state.engine,
+        asked.where or ANY_JOB,
+        caller,
+        to_cancel=asked.action == "cancel",
+    )
+    reach = where.owner
     if asked.where is not None:
-        where = replace(where, owner=reach)
-        matched = await server_state.engine.store.count(where, most=MOST_COUNTED)
+        able = bulk.able(where, asked.action)
+        count = partial(server_state.engine.store.count, most=MOST_COUNTED)
+        matched = 0 if able is None else await count(able)
     else:
         matched = len(asked.ids or ())
     given = bulk.BulkInput(
@@ -317,8 +324,10 @@ def _fields(where: JobFilter) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
-async def selected(engine: Engine, asked: JobSelection, caller: Caller) -> JobFilter:
-    """Return the filter for a selection among the jobs that a caller sees."""
+async def selected(
+    engine: Engine, asked: JobSelection, caller: Caller, *, to_cancel: bool = False
+) -> JobFilter:
+    """Return the filter for a selection among the jobs that a caller can reach."""
     states: frozenset[JobState] = asked.state or frozenset()
     only = next(iter(states)) if len(states) == 1 else None
     flow = batch = None
@@ -327,7 +336,7 @@ async def selected(engine: Engine, asked: JobSelection, caller: Caller) -> JobFi
     if asked.batch is not None:
         batch = (await engine.batches.find(asked.batch, caller.visible)).seq
     return JobFilter(
-        owner=_owner(asked.user, caller),
+        owner=_owner(asked.user, caller, to_cancel=to_cancel),
         state=only,
         states=frozenset() if only else states,
         capability=asked.capability,
@@ -342,12 +351,16 @@ async def selected(engine: Engine, asked: JobSelection, caller: Caller) -> JobFi
     )
 
 
-def _owner(user: str | None, caller: Caller) -> Visibility:
-    """Return whose jobs are selected: all that the caller sees, or one user's."""
-    if user is None:
-        return caller.visible
-    wanted = Owner(caller.owner.tenant, user)
-    if not caller.visible.covers(wanted):
+def _owner(user: str | None, caller: Caller, *, to_cancel: bool) -> Visibility:
+    """Return whose jobs are selected: all that the caller reaches, or one user's."""
+    reach = caller.changeable if to_cancel else caller.visible
+    wanted = reach if user is None else Owner(caller.owner.tenant, user)
+    if isinstance(wanted, Owner) and not reach.covers(wanted):
+        if caller.names_user:
+            raise Forbidden("X-User-Id names another user than `user`: send only one")
+        if to_cancel:
+            needed = f"cancelling the jobs of another user requires {ACT}"
+            raise Forbidden(f"{needed} and {READ_TENANT}")
         raise Forbidden(f"listing the jobs of another user requires {READ_TENANT}")
     return wanted
 
@@ -450,12 +463,12 @@ async def change(request: Request, caller: Writer, job_id: str) -> Response:
     server_state = server_state_of(request)
     asked = await server_state.read(request, JobChange)
     engine = server_state.engine
-    await engine.find(job_id, caller.owner)
+    await engine.find(job_id, caller.changeable)
     await audit.record(request, caller, "job.changed", job_id)
     is_timed = "run_at" in asked.model_fields_set
     job = await engine.change(
         job_id,
-        caller.owner,
+        caller.changeable,
         priority=asked.priority,
         run_at=instant(asked.run_at) if is_timed else ...,
     )
@@ -479,9 +492,9 @@ async def cancel(request: Request, caller: Writer, job_id: str) -> Response:
     cancellation is recorded in the audit log.
     """
     engine = server_state_of(request).engine
-    if not (await engine.find(job_id, caller.owner)).state.is_final:
+    if not (await engine.find(job_id, caller.changeable)).state.is_final:
         await audit.record(request, caller, "job.cancelled", job_id)
-    job = await engine.cancel(job_id, caller.owner)
+    job = await engine.cancel(job_id, caller.changeable)
     receipt = await engine.quoting.receipt(job, await engine.attempts(job))
     more = {"receipt": usage_wire.receipt(receipt)}
     more |= _used(await _spent(request, job))

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.auth.access import KEYS, READ_TENANT, ROLES, role_of
+from backburner.domain.jobs.job import Tenant
 from backburner.http import wire
 from backburner.http.auth import PUBLIC, Caller, Reader, has_keys
 from backburner.http.problems import documented
@@ -25,6 +26,10 @@ class MeView(BaseModel):
     scopes: list[str]
     sees_tenant: bool = Field(
         description="Whether lists include the data of all users of the tenant."
+    )
+    changes_tenant: bool = Field(
+        description="Whether the caller can cancel and change the jobs, flows and "
+        "batches of all users of the tenant."
     )
     sees_traces: bool = Field(description="Whether the caller sees stack traces.")
     roles: dict[str, list[str]] = Field(
@@ -55,6 +60,8 @@ async def me(request: Request, caller: Reader) -> Response:
         "role": role_of(caller.scopes),
         "scopes": sorted(caller.scopes - {PUBLIC}),
         "sees_tenant": READ_TENANT in caller.scopes and not caller.names_user,
+        "changes_tenant": "jobs:write" in caller.scopes
+        and isinstance(caller.changeable, Tenant),
         "sees_traces": caller.sees_traces,
         "roles": _grantable(caller),
         "needs_login": has_keys(request),
