@@ -95,6 +95,8 @@ async def test_a_body_that_only_looks_odd_is_taken(standing, content):
         ("run_at", {"run_at": "2030-02-30T00:00:00Z"}),
         ("start_by", {"start_by": "0001-01-01T00:00:00+14:00"}),
         ("deadline", {"deadline": "9999-12-31T23:59:59-14:00"}),
+        ("run_at", {"run_at": "9999-12-31T23:59:59.999001Z"}),
+        ("start_by", {"start_by": "9999-12-31T23:59:59.999999Z"}),
         ("tags", {"tags": ["x"] * 21}),
         ("tags", {"tags": "x"}),
         ("tags.0", {"tags": [""]}),
@@ -288,3 +290,42 @@ async def test_two_idempotency_keys_are_refused_unless_they_are_one(
 
     assert (400, "MALFORMED_REQUEST") == (two.status_code, two.json()["code"])
     assert one.status_code in {201, 202}, one.text
+
+
+LAST, BEYOND = "9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999999Z"
+
+
+async def test_the_last_time_of_all_is_kept_and_a_later_one_refused(standing):
+    client = standing.client
+    asked = {"capability": "demo.echo", "input": {}}
+    bodies = {
+        "/v1/jobs": ({**asked, "run_at": LAST}, "run_at", BEYOND),
+        "/v1/flows": ({"steps": [{"name": "a", **asked}]}, "deadline", BEYOND),
+        "/v1/keys": ({"name": "k", "scopes": ["jobs:read"]}, "expires_at", BEYOND),
+    }
+    for path, (body, field, beyond) in bodies.items():
+        refused = await client.post(path, json={**body, field: beyond})
+        stored = await client.post(path, json={**body, field: LAST})
+        listed = await client.get(path)
+
+        assert 422 == refused.status_code, refused.text
+        assert stored.status_code in {201, 202}, stored.text
+        assert 200 == listed.status_code
+        assert LAST in listed.text
+    job = (await client.post("/v1/jobs", json=bodies["/v1/jobs"][0])).json()
+    changed = await client.patch(f"/v1/jobs/{job['id']}", json={"run_at": BEYOND})
+    cancelled = await client.post(f"/v1/jobs/{job['id']}/cancel")
+
+    assert (422, 200) == (changed.status_code, cancelled.status_code)
+
+
+@pytest.mark.parametrize("time", [BEYOND, LAST, "0001-01-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "path", ["jobs?since=", "jobs/count?until=", "usage?since=", "usage?until="]
+)
+async def test_no_time_in_a_query_breaks_the_server(standing, path, time):
+    response = await standing.client.get(f"/v1/{path}{time}")
+    activity = await standing.client.get(f"/v1/activity?since={time}")
+
+    status = 422 if time == BEYOND else 200
+    assert (status, status) == (response.status_code, activity.status_code)

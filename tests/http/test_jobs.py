@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from backburner.domain.jobs.job import Owner
-from backburner.engine.submit.submission import Options
+from backburner.engine.submit.submission import LOCAL, Options
 from backburner.http.schemas.jobs import JobPage, JobView
+from backburner.testing.samples import a_new_job
 
 pytestmark = [
     pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True),
@@ -362,6 +363,17 @@ async def test_head_of_what_cannot_be_read_is_a_405_that_allows_post(server):
     assert (405, "POST") == (head.status_code, head.headers["Allow"])
     assert "GET, HEAD, POST" == put.headers["Allow"]
     assert '"method": "HEAD"' in server.log.getvalue()
+
+
+async def test_a_stored_time_beyond_the_year_9999_breaks_no_list(server):
+    far = a_new_job(owner=LOCAL, run_at=253_402_300_800_000)
+    await server.backburner.engine.store_jobs([far])
+
+    listed = await server.client.get("/v1/jobs")
+    shown = await server.client.get(f"/v1/jobs/{far.id}")
+
+    assert [far.id] == [job["id"] for job in listed.json()["items"]]
+    assert "9999-12-31T23:59:59.999Z" == shown.json()["run_at"]
 
 
 NO_STATES = [

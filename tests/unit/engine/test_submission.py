@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from backburner.domain.errors import InvalidInput, UnknownCapability
-from backburner.domain.jobs.job import Owner
+from backburner.domain.jobs.job import LATEST, Owner, rfc3339
 from backburner.engine.registry import Registry, capability
 from backburner.engine.run.context import Context
 from backburner.engine.submit.submission import (
@@ -16,6 +16,7 @@ from backburner.engine.submit.submission import (
     Options,
     Submission,
     group_options,
+    instant,
     job_options,
 )
 from backburner.testing.doubles import FrozenClock, SeededDice
@@ -276,3 +277,19 @@ def test_who_asks_is_not_part_of_the_hash(prepare):
     bob = prepare(idempotency_key="k", owner=Owner("acme", "bob"), request_id="r2")
 
     assert ann.body_hash == bob.body_hash
+
+
+def test_times_keep_their_milliseconds_and_stay_before_the_year_10000(
+    prepare,
+):
+    last = datetime.max.replace(tzinfo=UTC)
+    milliseconds = [
+        instant(ONE + timedelta(milliseconds=each)) % 1_000 for each in range(1_000)
+    ]
+    delayed = prepare(delay=timedelta(days=9_999_999))
+
+    assert [*range(1_000)] == milliseconds
+    assert "9999-12-31T23:59:59.999Z" == rfc3339(instant(last))
+    assert instant(last) == delayed.run_at
+    assert rfc3339(LATEST) == rfc3339(LATEST + 1)
+    assert "0001-01-01T00:00:00.000Z" == rfc3339(-(10**18))

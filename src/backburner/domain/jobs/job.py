@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from backburner.domain.errors import Problem
 
@@ -18,9 +18,26 @@ Instant: TypeAlias = int
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def instant_of(moment: datetime) -> Instant:
+    """Convert an aware datetime; the rest of a millisecond is dropped."""
+    # A float would round the last moments of 9999 up into a year that does not exist.
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+EARLIEST: Final = instant_of(datetime.min.replace(tzinfo=UTC))
+LATEST: Final = instant_of(datetime.max.replace(tzinfo=UTC))
+"""The last instant that can be written by RFC 3339, in the year 9999."""
+
+
 def rfc3339(instant: Instant) -> str:
-    """Format an instant by RFC 3339, in UTC, with milliseconds."""
-    moment = _EPOCH + timedelta(milliseconds=instant)
+    """
+    Format an instant by RFC 3339, in UTC, with milliseconds.
+
+    An instant that no year of four digits has, such as the sum of a far time and a
+    duration, is written as the nearest that one has.
+    """
+    within = min(max(instant, EARLIEST), LATEST)
+    moment = _EPOCH + timedelta(milliseconds=within)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

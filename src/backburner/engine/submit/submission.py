@@ -19,7 +19,14 @@ from backburner.domain.jobs.completion import (
     with_completion,
     with_parent,
 )
-from backburner.domain.jobs.job import PRIORITIES, Instant, NewJob, Owner
+from backburner.domain.jobs.job import (
+    LATEST,
+    PRIORITIES,
+    Instant,
+    NewJob,
+    Owner,
+    instant_of,
+)
 from backburner.domain.webhooks.address import Reach, check_callback
 from backburner.engine.flow import Named
 from backburner.engine.observability.trace_context import active_traceparent
@@ -320,12 +327,12 @@ def instant(moment: datetime | None) -> Instant | None:
         return None
     if moment.tzinfo is None:
         raise InvalidInput(f"{moment.isoformat()} has no time zone: add one")
-    return int(moment.timestamp() * 1000)
+    return instant_of(moment)
 
 
 def _run_at(options: Options, now: Instant) -> Instant | None:
     if options.delay is not None:
-        return now + options.delay // timedelta(milliseconds=1)
+        return min(now + options.delay // timedelta(milliseconds=1), LATEST)
     return instant(options.run_at)
 
 

@@ -43,6 +43,9 @@ MAX_RETRIES: Final = 1_000
 MAX_CRON: Final = 100
 MAX_CURSOR: Final = 2**63 - 1
 
+LAST: Final = datetime.max.replace(microsecond=999_000, tzinfo=UTC)
+"""The last time that the API can write: its times have milliseconds."""
+
 _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -53,9 +56,12 @@ def read_time(value: Any) -> Any:
     if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
         raise ValueError("must be an RFC 3339 time, such as 2030-01-31T12:00:00Z")
     try:
-        return datetime.fromisoformat(value.upper()).astimezone(UTC)
+        moment = datetime.fromisoformat(value.upper()).astimezone(UTC)
     except (OverflowError, ValueError):
         raise ValueError("must be a time that exists") from None
+    if moment > LAST:
+        raise ValueError("must not be later than 9999-12-31T23:59:59.999Z")
+    return moment
 
 
 Time = Annotated[datetime, BeforeValidator(read_time)]
