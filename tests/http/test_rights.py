@@ -178,3 +178,52 @@ async def test_whoever_is_shown_a_secret_is_in_the_log(serve):
     assert shown[0] == shown[1]
     told = ("endpoint.revealed", shown[0]["id"])
     assert 2 == [(entry["action"], entry["target"]) for entry in entries].count(told)
+
+
+@pytest.mark.parametrize(
+    "scope", ["questions:answer", "queues:read", "metrics:read", "jobs:write"]
+)
+async def test_a_key_with_any_scope_learns_who_it_is(keyed, scope):
+    text = await keyed.key("default", scope)
+    headers = keyed.shown(text)
+    me = await keyed.client.get("/v1/me", headers=headers)
+    stream = await keyed.client.get("/v1/events", headers=headers)
+    session = await keyed.client.post("/v1/session", json={"key": text})
+    cookie = {"Cookie": session.headers["set-cookie"].partition(";")[0]}
+    keyed.client.cookies.clear()
+    by_cookie = await keyed.client.get("/v1/me", headers=cookie)
+
+    assert (200, "no-store") == (me.status_code, me.headers["cache-control"])
+    assert ([scope], None, False) == (
+        me.json()["scopes"],
+        me.json()["role"],
+        me.json()["streams"],
+    )
+    assert (403, 200) == (stream.status_code, session.status_code)
+    assert me.json() == by_cookie.json()
+
+
+async def test_who_it_is_needs_a_valid_key(keyed):
+    wrong = await keyed.client.get("/v1/me", headers=keyed.shown("bb_live_x"))
+    none = await keyed.client.get("/v1/me")
+    reader = await keyed.key("acme", "jobs:read")
+    me = await keyed.client.get("/v1/me", headers=keyed.shown(reader))
+
+    assert [401, 401, 200] == [one.status_code for one in (wrong, none, me)]
+    assert me.json()["streams"]
+
+
+async def test_the_roles_that_a_caller_is_offered_can_be_granted(keyed):
+    admin = await holder(keyed, "default", Role.PLATFORM_ADMINISTRATOR)
+    away = {**admin, "X-Tenant-Id": "terns"}
+    offered = [
+        (await keyed.client.get("/v1/me", headers=headers)).json()["roles"]
+        for headers in (admin, away)
+    ]
+    made = [await make(keyed, away, *scopes) for scopes in offered[1].values()]
+
+    assert {*Role} == {*offered[0]}
+    assert {role for role in Role if role.startswith(("user", "tenant"))} == {
+        *offered[1]
+    }
+    assert {201} == {answer.status_code for answer in made}

@@ -40,6 +40,8 @@ from backburner.http.problems import (
 from backburner.http.sessions import Session, check_csrf
 
 PUBLIC: Final = "public"
+ANY: Final = "any"
+"""In place of a scope: any valid key, whatever its scopes."""
 USER_HEADER: Final = "x-user-id"
 TENANT_HEADER: Final = "x-tenant-id"
 SCOPES: Final = access.SCOPES | {PUBLIC}
@@ -163,11 +165,11 @@ def actor_of(
 
 def require(scope: str, *, or_else: str | None = None) -> Any:
     """
-    Admit only callers with this scope; the parameter receives the `Caller`.
+    Admit only callers with this scope, or any with `ANY`; passes on the `Caller`.
 
     With `or_else`, callers with that scope are admitted as well.
     """
-    if scope not in SCOPES:
+    if scope not in SCOPES | {ANY}:
         raise ValueError(f"{scope!r} is not a scope")
 
     async def admit(connection: HTTPConnection) -> Caller:
@@ -183,6 +185,7 @@ Reader = Annotated[Caller, require("jobs:read")]
 Writer = Annotated[Caller, require("jobs:write")]
 Retrier = Annotated[Caller, require("dead-letters:retry")]
 Operator = Annotated[Caller, require("queues:read")]
+AnyKey = Annotated[Caller, require(ANY)]
 Anybody = Annotated[Caller, require(PUBLIC)]
 
 
@@ -194,7 +197,7 @@ async def admitted(
     caller: Caller = await connection.app.state.server_state.authenticate(connection)
     count(connection, caller)
     remember(connection, caller)
-    if scope not in caller.scopes and or_else not in caller.scopes:
+    if scope != ANY and caller.scopes.isdisjoint({scope, or_else}):
         raise Forbidden(f"this requires the scope {scope}")
     tenant = connection.headers.get(TENANT_HEADER)
     if tenant is not None:

@@ -212,7 +212,8 @@ def _describe_keys(described: dict[str, Any], app: FastAPI) -> None:
             continue
         for method in route.methods or ():
             operation = described["paths"][route.path_format][method.lower()]
-            operation["security"] = [{"key": [scope]}, {"session": []}]
+            needed = [] if scope == auth.ANY else [scope]
+            operation["security"] = [{"key": needed}, {"session": []}]
             if auth.takes_tokens(route):
                 operation["security"].append({"token": []})
             operation.setdefault("parameters", []).extend(_ACTING)

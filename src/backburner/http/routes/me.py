@@ -5,12 +5,13 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner.domain.auth.access import KEYS, READ_TENANT, ROLES, role_of
+from backburner.domain.auth.access import KEYS, READ_TENANT, ROLES, possible, role_of
 from backburner.domain.jobs.job import Tenant
 from backburner.http import wire
-from backburner.http.auth import PUBLIC, Caller, Reader, has_keys
+from backburner.http.auth import PUBLIC, AnyKey, Caller, has_keys
 from backburner.http.problems import documented
 from backburner.http.state import server_state_of
+from backburner.http.streams.access import SCOPE as STREAMING
 
 router = APIRouter(tags=["browser"])
 
@@ -32,6 +33,10 @@ class MeView(BaseModel):
         "batches of all users of the tenant."
     )
     sees_traces: bool = Field(description="Whether the caller sees stack traces.")
+    streams: bool = Field(
+        description="Whether the caller can open event streams such as "
+        "`GET /v1/events` (`jobs:read`)."
+    )
     roles: dict[str, list[str]] = Field(
         description="The roles that the caller may grant, each with its scopes; empty "
         "without `keys:admin`."
@@ -52,8 +57,8 @@ class MeView(BaseModel):
     response_model=MeView,
     responses=documented(),
 )
-async def me(request: Request, caller: Reader) -> Response:
-    """Return the caller's tenant, user, role and scopes."""
+async def me(request: Request, caller: AnyKey) -> Response:
+    """Return the caller's tenant, user, role and scopes. No scope is needed."""
     view = {
         "tenant": caller.owner.tenant,
         "user": caller.owner.user,
@@ -63,6 +68,7 @@ async def me(request: Request, caller: Reader) -> Response:
         "changes_tenant": "jobs:write" in caller.scopes
         and isinstance(caller.changeable, Tenant),
         "sees_traces": caller.sees_traces,
+        "streams": STREAMING in caller.scopes,
         "roles": _grantable(caller),
         "needs_login": has_keys(request),
         "version": server_state_of(request).version,
@@ -72,11 +78,10 @@ async def me(request: Request, caller: Reader) -> Response:
 
 
 def _grantable(caller: Caller) -> dict[str, list[str]]:
-    """Return the roles whose scopes the caller may pass on: it holds all of them."""
+    """Return the roles whose scopes the caller may pass on in its current tenant."""
     if KEYS not in caller.scopes:
         return {}
+    held = caller.scopes & possible(caller.owner.tenant, caller.held.user)
     return {
-        role.value: sorted(scopes)
-        for role, scopes in ROLES.items()
-        if scopes <= caller.scopes
+        role.value: sorted(scopes) for role, scopes in ROLES.items() if scopes <= held
     }
