@@ -57,6 +57,7 @@ BOTH_STORES = (
     "tests/http/test_jobs.py",
     "tests/http/test_reach.py",
     "tests/http/test_store_faults.py",
+    "tests/http/ui/test_large.py",
 )
 """Those of them that run on both all the same."""
 CONTRACTS = ("tests/conformance/", "tests/store/")

@@ -1,9 +1,10 @@
 """
-Each view of the dashboard with 100,000 jobs in the store, on both databases.
+Each view of the dashboard with a filled store, on both databases.
 
-A person does the main action of each view in a real browser. Each view is quiet on the
+A person does the main actions of each view in a real browser. Each view is quiet on the
 console, asks nobody else and has no violation that axe finds, in both themes, at 1280
 and 360 pixels. `BACKBURNER_TEST_SCREENSHOTS` names a folder for what it looks like.
+Every run has 2,000 jobs in the store, those of full size 100,000.
 """
 
 import asyncio
@@ -12,15 +13,13 @@ from datetime import timedelta
 import pytest
 
 from backburner.clock import SystemClock
-from backburner.domain.jobs.job import Owner
+from backburner.domain.jobs.job import JobState, Owner, Tenant
 from backburner.engine.submit.submission import Options
-from bench.filling import LONG, fill
+from backburner.ports.store.maintenance import JobFilter
+from bench.filling import LONG, fill, steps, working
 from tests import homes
 from tests.http.ui.conftest import a_dashboard, broken
 
-pytestmark = pytest.mark.chaos
-
-JOBS = 100_000
 ANN = Owner("default", "1")
 LARGE = "job_17"
 """The job of the filled store that has 20,000 events."""
@@ -30,19 +29,42 @@ ROWS = "document.querySelectorAll('tbody tr').length"
 class Person:
     """Somebody at the pages, and a store that they look at."""
 
-    def __init__(self, dashboard, store):
+    def __init__(self, dashboard, store, jobs):
         self.dashboard, self.tab, self._store = dashboard, dashboard.tab, store
+        self.engine = dashboard.server.backburner.engine
+        self.jobs = jobs
         for name in ("click", "shows", "visit", "check_quiet"):
             setattr(self, name, getattr(dashboard, name))
 
     async def check(self, name):
         await self.dashboard.check(f"{self._store} {name}")
 
+    async def failed(self):
+        """Return how many failed jobs are there, as the pages write it."""
+        where = JobFilter(owner=Tenant("default"), state=JobState.FAILED)
+        return f"{await self.engine.store.count(where, most=10_000):,}"
+
+    async def made(self, capability, value, **more):
+        """Submit a job of the person; return its id when it has ended."""
+        made = await self.engine.submit(capability, value, Options(owner=ANN, **more))
+        await self.engine.wait(made.id, ANN, timeout=60)
+        return made.id
+
+    async def audited(self, *actions):
+        """Check that these are the newest entries of the audit log, the last first."""
+        found = await self.engine.store.audited(
+            "default", before=None, limit=len(actions)
+        )
+        assert list(actions) == [entry.action for entry in found]
+
     async def click_in_row(self, text):
         """Click the first button in the row that has a text."""
         row = (
             "[...document.querySelectorAll('tbody tr')]"
             f".find(row => row.innerText.includes({text!r}))?.querySelector('button')"
+        )
+        await self.tab.evaluate(
+            "document.querySelector('.aimed')?.classList.remove('aimed')"
         )
         await self.tab.until(f"{row}?.classList.add('aimed') === undefined && {row}")
         await self.tab.click("button.aimed")
@@ -56,24 +78,37 @@ class Person:
 
 
 @pytest.mark.parametrize("store_url", homes.STORES, indirect=True)
-async def test_the_main_action_of_each_view_with_a_hundred_thousand_jobs(
+@pytest.mark.parametrize(
+    "jobs", [2_000, pytest.param(100_000, marks=pytest.mark.chaos)]
+)
+async def test_the_main_actions_of_each_view_with_a_filled_store(
     store_url,
+    jobs,
     axe,  # noqa: ARG001 - it may skip
 ):
-    await asyncio.to_thread(fill, store_url, JOBS, SystemClock().now())
+    await asyncio.to_thread(fill, store_url, jobs, SystemClock().now())
+    with working(store_url):
+        await do_all(store_url, jobs)
+
+
+async def do_all(store_url, jobs):
     async with a_dashboard(store_url) as dashboard:
-        person = Person(dashboard, store_url.partition(":")[0])
+        person = Person(dashboard, store_url.partition(":")[0], jobs)
         await dashboard.log_in("platform-administrator", tenant="default")
         for act in (
             see_the_overview,
             cancel_jobs,
             page_through_events,
+            see_a_blocked_job,
+            retry_fork_and_cancel_a_job,
             retry_a_flow,
             answer_a_question,
             retry_an_incident,
             see_lanes,
             choose_a_period,
             pause_a_queue,
+            drain_a_worker,
+            replay_a_webhook,
             try_a_capability,
             make_a_key,
         ):
@@ -83,7 +118,7 @@ async def test_the_main_action_of_each_view_with_a_hundred_thousand_jobs(
 
 async def see_the_overview(person):
     await person.visit("overview")
-    await person.shows("2,760", ".tile.alarm b")
+    await person.shows(await person.failed(), ".tile.alarm b")
     await person.shows("jobs of", ".attention")
     await person.check("overview")
     await person.click("Incidents", ".attention a")
@@ -92,13 +127,12 @@ async def see_the_overview(person):
 
 async def cancel_jobs(person):
     later = Options(owner=ANN, delay=timedelta(days=1))
-    engine = person.dashboard.server.backburner.engine
-    await engine.submit_many([("demo.echo", {}, later)] * 60)
+    await person.engine.submit_many([("demo.echo", {}, later)] * 60)
     await person.visit("jobs")
     await person.tab.until(f"{ROWS} === 50")
     await person.check("jobs")
     await person.click("failed", ".chips button")
-    await person.shows("2,760 match")
+    await person.shows(f"{await person.failed()} match")
     await person.tab.until("document.querySelector('tbody .state.failed')")
     await person.tab.click("thead input")
     await person.click("Select all")
@@ -134,6 +168,38 @@ async def page_through_events(person):
     await person.check("job")
 
 
+async def see_a_blocked_job(person):
+    await person.visit("jobs?state=blocked")
+    await person.shows("blocked", "tbody")
+    await person.visit("jobs/job_1999")
+    await person.shows("It waits for earlier steps of its flow.", ".now")
+    await person.check("job blocked")
+
+
+async def retry_fork_and_cancel_a_job(person):
+    await person.visit(f"jobs/{await person.made('ui.flaky', {})}")
+    await person.shows("failed", "h1")
+    broken["cause"] = False
+    await person.click("Retry")
+    await person.shows("succeeded", "h1")
+    broken["cause"] = True
+    value = {"title": "herons", "reader": "Ann"}
+    job = await person.made("ui.steps", value)
+    await person.visit(f"jobs/{job}")
+    await person.click("Fork")
+    await person.tab.until("document.querySelector('dialog select')")
+    await person.click("Fork", "dialog button")
+    await person.shows(job, ".facts")
+    await person.shows("succeeded", "h1")
+    later = Options(owner=ANN, delay=timedelta(days=1))
+    job = await person.engine.submit("demo.echo", {}, later)
+    await person.visit(f"jobs/{job.id}")
+    await person.click("Cancel", "button.danger")
+    await person.click("Cancel the job", "dialog button")
+    await person.shows("cancelled", "h1")
+    await person.audited("job.cancelled", "job.forked", "dead_letter.retried")
+
+
 async def retry_a_flow(person):
     dashboard = person.dashboard
     await person.visit("flows")
@@ -142,18 +208,18 @@ async def retry_a_flow(person):
     await person.visit("flows/flow_1")
     await person.tab.until("document.querySelectorAll('.node').length > 1")
     await person.tab.until(f"{ROWS} === 50")
-    await person.check("flow of 10,000")
+    await person.shows(f"{steps(person.jobs):,}", "main")
+    await person.check("large flow")
     await person.visit("batches")
     await person.tab.until(f"{ROWS} === 50")
     await person.check("batches")
-    steps = [
+    parts = [
         {"name": "fetch", "capability": "demo.echo", "input": {}},
         {"name": "call", "capability": "ui.flaky", "needs": ["fetch"], "input": {}},
         {"name": "tell", "capability": "demo.echo", "needs": ["call"], "input": {}},
     ]
-    made = await dashboard.submit("/v1/flows", {"steps": steps}, tenant="default")
-    engine = dashboard.server.backburner.engine
-    await engine.flows.wait(made["id"], ANN, timeout=60)
+    made = await dashboard.submit("/v1/flows", {"steps": parts}, tenant="default")
+    await person.engine.flows.wait(made["id"], ANN, timeout=60)
     await person.visit(f"flows/{made['id']}")
     await person.shows("failed", "h1")
     broken["cause"] = False
@@ -165,7 +231,7 @@ async def retry_a_flow(person):
 
 
 async def answer_a_question(person):
-    engine = person.dashboard.server.backburner.engine
+    engine = person.engine
     asked = {"question": "Send the invoice to ACME?"}
     made = await engine.submit("ui.ask", asked, Options(owner=ANN))
     async for event in engine.events(await engine.find(made.id, ANN), after=0):
@@ -181,7 +247,7 @@ async def answer_a_question(person):
 
 
 async def retry_an_incident(person):
-    engine = person.dashboard.server.backburner.engine
+    engine = person.engine
     for made in await engine.submit_many([("ui.flaky", {}, Options(owner=ANN))] * 12):
         await engine.wait(made.id, ANN, timeout=60)
     broken["cause"] = False
@@ -222,6 +288,34 @@ async def pause_a_queue(person):
     await person.shows("paused", "[aria-label=Queues]")
     await person.click("Resume", "[aria-label=Queues] button")
     await person.tab.until("!document.querySelector('[aria-label=Queues] .waiting')")
+
+
+async def drain_a_worker(person):
+    [worker] = [
+        one.id for one in await person.engine.store.workers() if one.id != "w_bench"
+    ]
+    await person.click_in_row(worker)
+    await person.click("Drain the worker", "dialog button")
+    await person.shows("draining", "[aria-label=Workers]")
+    await person.click_in_row(worker)
+    await person.tab.until("!document.querySelector('[aria-label=Workers] .waiting')")
+    await person.audited("worker.resumed", "worker.drained")
+
+
+async def replay_a_webhook(person):
+    client = person.dashboard.server.client
+    _, key = await person.dashboard.key("user", tenant="default", user="1")
+    shown = person.dashboard.server.shown(key)
+    callback = {"url": "https://hooks.example/heron"}
+    made = await client.post("/v1/endpoints", json=callback, headers=shown)
+    disabled = f"/v1/endpoints/{made.json()['id']}/disable"
+    assert 200 == (await client.post(disabled, headers=shown)).status_code
+    body = {"capability": "demo.echo", "input": {}, "callback": callback}
+    made = await client.post("/v1/jobs", json=body, headers=shown)
+    await person.click_in_row(made.json()["id"])
+    await person.shows("The webhook is sent again", ".toast")
+    await person.check("fleet deliveries")
+    await person.audited("dead_letter.retried")
 
 
 async def try_a_capability(person):
