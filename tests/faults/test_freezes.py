@@ -128,6 +128,17 @@ async def test_a_handler_that_blocks_the_loop_is_not_run_twice(fleet, client, ga
     assert ["job.queued", "job.started", "job.succeeded"] == await client.types(job)
 
 
+async def test_nor_is_one_that_blocks_it_by_a_log_that_nobody_reads(
+    fleet, client, gate
+):
+    job, _ = await block_until_open("stalled_log", fleet, client, gate)
+    await client.ended(await client.submit("work", {"seconds": 3 * LEASE}))
+    gate.unlink()
+    [ended] = await client.ended([job])
+
+    assert (JobState.SUCCEEDED, 1, 0) == (ended.state, ended.attempt, ended.crashes)
+
+
 @pytest.mark.thorough
 async def test_with_the_heartbeat_on_the_loop_it_is(fleet, client, gate):
     job, started = await block_until_open("beat_on_the_loop", fleet, client, gate)

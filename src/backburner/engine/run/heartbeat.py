@@ -4,13 +4,18 @@ Renews a worker's lease from a separate thread.
 A handler that blocks the event loop for a while must not cost the worker its jobs, so
 the thread does not need the loop. A handler that blocks it for ever must not keep the
 jobs: if the loop has not run for a given time, the lease is no longer renewed.
+
+The thread writes no line of the log itself, because the log may be what blocks the
+loop: a pipe whose reader stalls. A second thread writes the lines, and may stall.
 """
 
 import asyncio
 import math
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from backburner.domain.errors import StoreUnavailable
@@ -22,6 +27,8 @@ LOOK_SECONDS = 0.5
 """How often to look, at least, whether the event loop is blocked."""
 LAST_SECONDS = 5.0
 """How long to wait for the last heartbeat."""
+MOST_LINES = 20
+"""How many lines of the log are kept while they cannot be written: the newest."""
 
 
 class Heartbeat(Protocol):
@@ -64,6 +71,7 @@ class Pulse:
         self._blocked_ms = blocked_ms
         self._ticked = clock.monotonic()
         self._was_blocked = False
+        self._lines: deque[Callable[[], object]] = deque(maxlen=MOST_LINES)
 
     def begin(self, worker: str) -> None:
         """Start with a new worker id, whose lease has just begun."""
@@ -82,12 +90,12 @@ class Pulse:
         try:
             alive = self._heart.beat(worker, self._vitals())
         except StoreUnavailable as error:
-            log.warning("heartbeat failed", worker=worker, code=error.code)
+            self._note(log.warning, "heartbeat failed", worker=worker, code=error.code)
             # Use the time now, not when the call began: it may hang before it fails.
             alive = self._clock.monotonic() - self._last < self._lease_ms
         except Exception as error:  # noqa: BLE001 - without beats the worker is lost
             kind = type(error).__name__
-            log.error("heartbeat failed", worker=worker, error_type=kind)
+            self._note(log.error, "heartbeat failed", worker=worker, error_type=kind)
             alive = self._clock.monotonic() - self._last < self._lease_ms
         else:
             self._last = now
@@ -98,9 +106,17 @@ class Pulse:
         """Say whether the event loop has been blocked for too long; log it once."""
         is_blocked = self._clock.monotonic() - self._ticked > self._blocked_ms
         if is_blocked and not self._was_blocked:
-            log.error("event loop blocked", worker=self._worker)
+            self._note(log.error, "event loop blocked", worker=self._worker)
         self._was_blocked = is_blocked
         return is_blocked
+
+    def _note(self, write: Callable[..., object], event: str, **fields: str) -> None:
+        self._lines.append(partial(write, event, **fields))
+
+    def write_lines(self) -> None:
+        """Write what there is to log; to be called by a thread that may stall."""
+        while self._lines:
+            self._lines.popleft()()
 
     def close(self) -> None:
         """Close the heart's connection."""
@@ -108,12 +124,16 @@ class Pulse:
 
 
 class ThreadHeartbeat:
-    """A thread that sends heartbeats periodically."""
+    """A thread that sends heartbeats periodically, and one that writes to the log."""
 
     def __init__(
         self, pulse: Pulse, *, every: float, look: Callable[[], None] = lambda: None
     ) -> None:
-        """Send a heartbeat `every` so many seconds; the thread calls `look` as well."""
+        """
+        Send a heartbeat `every` so many seconds.
+
+        `look` is called by the second thread; it may write to the log.
+        """
         self._pulse = pulse
         self._every = every
         self._look = look
@@ -126,10 +146,8 @@ class ThreadHeartbeat:
         if self._ticking is None:
             self._tick(asyncio.get_running_loop())
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="backburner-heartbeat", daemon=True
-            )
-            self._thread.start()
+            self._thread = _started(self._beat, "backburner-heartbeat")
+            _started(self._write, "backburner-heartbeat-log")
 
     async def stop(self) -> None:
         self._stopping.set()
@@ -137,15 +155,15 @@ class ThreadHeartbeat:
             self._ticking.cancel()
         await asyncio.to_thread(self._end)
 
-    def _run(self) -> None:
-        looks = max(1, math.ceil(self._every / LOOK_SECONDS))
-        while True:
-            for _ in range(looks):
-                if self._stopping.wait(self._every / looks):
-                    return
-                with suppress(Exception):  # without beats the worker is lost
-                    self._look()
+    def _beat(self) -> None:
+        while not self._stopping.wait(self._every):
             self._pulse.beat()
+
+    def _write(self) -> None:
+        while not self._stopping.wait(min(self._every, LOOK_SECONDS)):
+            with suppress(Exception):
+                self._look()
+            self._pulse.write_lines()
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         """Record, from the event loop, that it runs."""
@@ -158,3 +176,9 @@ class ThreadHeartbeat:
             if self._thread.is_alive():
                 return  # it hangs in a heartbeat and ends with the process
         self._pulse.close()
+
+
+def _started(run: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -211,3 +211,4 @@ class LaneHeartbeat:
         while True:
             await self._world.sleep(BEAT)
             self._pulse.beat()
+            self._pulse.write_lines()
