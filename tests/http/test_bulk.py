@@ -3,6 +3,7 @@
 import pytest
 
 from backburner import Context, PermanentError, capability
+from backburner.engine.groups import bulk
 
 LATER = "2100-01-01T00:00:00Z"
 
@@ -67,6 +68,28 @@ async def test_a_staged_retry_retries_each_job_once(serve):
     assert [(1, 0), (7, 3)] == [(s["succeeded"], s["failed"]) for s in output["stages"]]
     assert (15, 3) == (output["changed"], output["skipped"])
     assert 30 == len(runs), "those that failed again are not retried again"
+
+
+@pytest.mark.one_store
+async def test_a_user_has_few_bulk_actions_that_wait(serve, monkeypatch):
+    monkeypatch.setattr(bulk, "MOST_WAITING", 2)
+    server = await serve(keyed=True, works=False)
+    ann = server.shown(await server.key("acme", user="ann"))
+    bob = server.shown(await server.key("acme", user="bob"))
+
+    async def ask(who):
+        body = {"action": "retry", "where": {}, "staged": True}
+        return await server.client.post("/v1/jobs/bulk", json=body, headers=who)
+
+    answers = [await ask(who) for who in (ann, ann, ann, bob)]
+    refused = answers[2].json()
+
+    assert [202, 202, 429, 202] == [answer.status_code for answer in answers]
+    assert ("TOO_MANY_WAITING", 2) == (refused["code"], refused["cap"])
+    [first, _] = (await server.client.get("/v1/jobs", headers=ann)).json()["items"]
+    cancelled = await server.client.post(f"{first['links']['cancel']}", headers=ann)
+    assert 200 == cancelled.status_code
+    assert 202 == (await ask(ann)).status_code
 
 
 @pytest.mark.parametrize(

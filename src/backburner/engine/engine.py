@@ -39,7 +39,7 @@ from backburner.engine.broker.relay import Relay
 from backburner.engine.flow import Planned
 from backburner.engine.groups.batches import Batches
 from backburner.engine.groups.flows import Flows
-from backburner.engine.groups.retrying import retry_moves
+from backburner.engine.groups.retrying import Retries, retry_affordable, retry_moves
 from backburner.engine.history import changes
 from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.observability import telemetry
@@ -476,15 +476,19 @@ class Engine:
                     changed += 1
         return changed
 
-    async def retry_jobs(self, jobs: Sequence[Job]) -> int:
-        """Queue dead letters again; return how many were still dead letters."""
+    async def retry_jobs(self, jobs: Sequence[Job]) -> Retries:
+        """
+        Queue those of the jobs again that are still dead letters.
+
+        Jobs that a budget refuses are left out; the others are queued all the same.
+        """
         failed = [job for job in jobs if job.state is JobState.FAILED]
-        moves = retry_moves(failed, self._clock.now())
+        now = self._clock.now()
         with counted():
-            retried = sum(await self.store.reopen(moves)) if moves else 0
-        telemetry.redrive_jobs.inc(retried)
+            done = await retry_affordable(self.store, failed, now=now)
+        telemetry.redrive_jobs.inc(done.retried)
         self._notifier.notify(Notification.WORK | Notification.EVENTS)
-        return retried
+        return done
 
     async def retry(
         self, job_id: str, owner: Visibility = LOCAL, *, fresh: bool = False

@@ -5,9 +5,12 @@ Only jobs that were submitted before the action are reached. Each page is a step
 result is stored, so a worker that takes over continues after the last page. A page
 that a lost worker had begun is done again: jobs that are already cancelled are skipped.
 
+A job whose budget has too little left is skipped, and the others are retried.
+
 A staged retry tries one job, then ten, then all. It stops if more than half of a stage
-fail again. The choice of a stage's jobs is stored before they are retried, so a worker
-that takes over retries the same jobs, and none that was retried since.
+fail again, or if a stage takes too long. The choice of a stage's jobs is stored before
+they are retried, so a worker that takes over retries the same jobs, and none that was
+retried since.
 """
 
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ from typing import Any, Final, Literal
 import orjson
 from pydantic import BaseModel
 
+from backburner.domain.errors import TooManyWaiting
 from backburner.domain.jobs.job import (
     FINAL,
     Instant,
@@ -32,15 +36,22 @@ from backburner.domain.jobs.outcome import Snooze
 from backburner.domain.jobs.retry import RetryPolicy
 from backburner.domain.queues.queue import BULK
 from backburner.engine.engine import Engine
+from backburner.engine.groups.retrying import Retries
 from backburner.engine.registry import Capability, capability
 from backburner.engine.run.context import Context
+from backburner.ports.store import Store
 from backburner.ports.store.maintenance import JobFilter
 
 CAPABILITY: Final = "backburner.bulk"
 PAGE: Final = 200
 MOST_IDS: Final = 1_000
 STAGES: Final = (1, 10)
-LOOK_EVERY: Final = timedelta(seconds=1)
+SOONEST: Final = timedelta(seconds=1)
+LATEST: Final = timedelta(seconds=30)
+"""The shortest and the longest pause between two looks at the jobs of a stage."""
+LONGEST_STAGE: Final = timedelta(hours=24)
+MOST_WAITING: Final = 20
+"""How many bulk actions of a user may wait."""
 RETRY: Final = RetryPolicy(max_attempts=10)
 OPEN: Final = frozenset(JobState) - FINAL
 
@@ -76,6 +87,18 @@ class Choice(BaseModel):
     ids: list[str]
     generations: list[int] = []
     """The generation in which each of them had failed."""
+    last: int | None = None
+    """The position of further jobs to choose from."""
+
+
+class Trial(BaseModel):
+    """The jobs of a stage that were retried."""
+
+    ids: list[str] = []
+    """Without those that a budget refused."""
+    changed: int = 0
+    at: Instant = 0
+    """When they were retried."""
 
 
 class Page(BaseModel):
@@ -83,6 +106,7 @@ class Page(BaseModel):
 
     changed: int
     skipped: int
+    over_budget: int = 0
     last: int | None
 
 
@@ -93,7 +117,12 @@ class BulkResult(BaseModel):
     changed: int
     """Jobs that this action changed, except those that a lost worker did not report."""
     skipped: int = 0
-    """Jobs that had ended, or had not failed, by the time they were reached."""
+    """
+    Jobs that had ended, or had not failed, by the time they were reached, or whose
+    budget had too little left.
+    """
+    over_budget: int = 0
+    """Those of them whose budget had too little left."""
     stages: list[Stage] = []
     stopped: str | None = None
     """Why a staged retry did not go on."""
@@ -114,7 +143,20 @@ def new_job(
         tags=(f"bulk:{asked.action}",),
         request_id=request_id,
         tokens=0,
+        share=owner.user,
     )
+
+
+async def check_room(store: Store, new: NewJob) -> None:
+    """Raise `TooManyWaiting` if too many bulk actions of a user wait already."""
+    waiting = await store.crowd(new)
+    if waiting >= MOST_WAITING:
+        raise TooManyWaiting(BULK, depth=waiting, cap=MOST_WAITING)
+
+
+def pause_after(waited: timedelta) -> timedelta:
+    """Return the pause before the next look at a stage that began so long ago."""
+    return min(max(waited / 10, SOONEST), LATEST)
 
 
 def able(where: JobFilter, action: Action) -> JobFilter | None:
@@ -176,6 +218,7 @@ class _Run:
             done = await self._ctx.step(f"page {number}", self._page, number, last)
             result.changed += done.changed
             result.skipped += done.skipped
+            result.over_budget += done.over_budget
             is_last = done.last is None
             await self._report(result, is_last=is_last)
             if is_last:
@@ -186,17 +229,13 @@ class _Run:
         engine, ids = self._engine, self._asked.ids
         if ids is None:
             jobs = await self._next(last, PAGE)
-            changed = await self._change(jobs)
-            ended = len(jobs) < PAGE
-            return Page(
-                changed=changed,
-                skipped=len(jobs) - changed,
-                last=None if ended else jobs[-1].seq,
-            )
+            done = await self._change(jobs)
+            last = None if len(jobs) < PAGE else jobs[-1].seq
+            return _page(done, len(jobs), last)
         part = ids[number * PAGE : (number + 1) * PAGE]
         seen = self._where.owner
         found = await engine.store.find(part)
-        changed = await self._change(
+        done = await self._change(
             [
                 job
                 for job in found
@@ -204,9 +243,7 @@ class _Run:
             ]
         )
         more = len(ids) > (number + 1) * PAGE
-        return Page(
-            changed=changed, skipped=len(part) - changed, last=0 if more else None
-        )
+        return _page(done, len(part), 0 if more else None)
 
     def _is_open(self, job: Job) -> bool:
         is_retry = self._asked.action == "retry"
@@ -219,33 +256,32 @@ class _Run:
             return ()
         return await self._engine.jobs(where, before=last, limit=limit)
 
-    async def _change(self, jobs: Sequence[Job]) -> int:
+    async def _change(self, jobs: Sequence[Job]) -> Retries:
         # Skip other bulk actions, so that an action does not end itself.
         done = {self._ctx.job.id, *self._tried}
         others = [job for job in jobs if job.id not in done]
         if self._asked.action == "retry":
             return await self._engine.retry_jobs(others)
-        return await self._engine.cancel_jobs(others)
+        return Retries(await self._engine.cancel_jobs(others), frozenset())
 
     async def _report(self, result: BulkResult, *, is_last: bool = False) -> None:
         done = result.changed + result.skipped
         total = done if is_last else max(self._asked.matched, done)
         verb = "retried" if self._asked.action == "retry" else "cancelled"
         message = f"{result.changed} {verb}, {result.skipped} skipped"
+        if result.over_budget:
+            message += f" ({result.over_budget} because a budget has too little left)"
         await self._ctx.progress(done, total or 1, message)
 
     async def _try_stages(self, result: BulkResult) -> Snooze | None:
         """Retry one job, then ten, each after the stage before it has succeeded."""
         for size in STAGES:
-            choice = await self._ctx.step(f"stage of {size}", self._choose, size)
-            retried = await self._ctx.step(
-                f"retry of the stage of {size}", self._retry, choice
-            )
-            stage, open_ = await self._look_at(choice)
+            trial = await self._try(size)
+            stage, open_ = await self._look_at(trial)
             result.stages.append(stage)
             self._tried.update(stage.ids)
-            result.changed += retried
-            result.skipped += len(stage.ids) - retried
+            result.changed += trial.changed
+            result.skipped += len(stage.ids) - trial.changed
             if 2 * stage.failed > len(stage.ids):
                 result.stopped = (
                     f"{stage.failed} of {len(stage.ids)} failed again: "
@@ -253,33 +289,85 @@ class _Run:
                 )
                 return None
             if open_:
+                waited = timedelta(milliseconds=self._engine.now() - trial.at)
+                if waited >= LONGEST_STAGE:
+                    hours = LONGEST_STAGE // timedelta(hours=1)
+                    result.stopped = (
+                        f"{open_} of {len(stage.ids)} had not ended {hours} hours "
+                        "after their retry"
+                    )
+                    return None
                 await self._report(result)
-                return Snooze(LOOK_EVERY, f"waiting for {open_} retried jobs")
+                reason = f"waiting for {open_} retried jobs"
+                return Snooze(pause_after(waited), reason)
         return None
 
-    async def _choose(self, size: int) -> Choice:
-        jobs = await self._next(None, size)
+    async def _try(self, size: int) -> Trial:
+        """Retry so many jobs that no budget refuses."""
+        trial, last, place = Trial(), None, ""
+        while True:
+            limit = size if last is None else PAGE
+            choice = await self._ctx.step(
+                f"stage of {size}{place}", self._choose, limit, last
+            )
+            more = await self._ctx.step(
+                f"retries of the stage of {size}{place}",
+                *(self._retry, choice, size - len(trial.ids)),
+            )
+            trial.ids += more.ids
+            trial.changed += more.changed
+            trial.at = more.at
+            last, place = choice.last, f" after {choice.last}"
+            if last is None or len(trial.ids) >= size:
+                return trial
+
+    async def _choose(self, limit: int, last: int | None) -> Choice:
+        jobs = await self._next(last, limit)
         return Choice(
-            ids=[job.id for job in jobs], generations=[job.generation for job in jobs]
+            ids=[job.id for job in jobs],
+            generations=[job.generation for job in jobs],
+            last=None if len(jobs) < limit else jobs[-1].seq,
         )
 
-    async def _retry(self, choice: Choice) -> int:
-        """Retry the chosen jobs, except those that were retried since."""
+    async def _retry(self, choice: Choice, most: int) -> Trial:
+        """
+        Retry some of the chosen jobs, in their order, until enough are retried.
+
+        Those that were retried since, perhaps by this action, whose worker was lost,
+        count and are not retried again.
+        """
         chosen = dict(zip(choice.ids, choice.generations, strict=False))
-        found = await self._engine.store.find(choice.ids)
-        return await self._engine.retry_jobs(
-            [job for job in found if job.generation == chosen.get(job.id)]
-        )
+        found = {job.id: job for job in await self._engine.store.find(choice.ids)}
+        jobs = [found[job_id] for job_id in choice.ids if job_id in found]
+        ids = [job.id for job in jobs if job.generation != chosen[job.id]]
+        rest = [job for job in jobs if job.generation == chosen[job.id]]
+        changed = 0
+        while rest and len(ids) < most:
+            room = most - len(ids)
+            some, rest = rest[:room], rest[room:]
+            done = await self._engine.retry_jobs(some)
+            changed += done.retried
+            ids += [job.id for job in some if job.id not in done.over_budget]
+        return Trial(ids=ids, changed=changed, at=self._engine.now())
 
-    async def _look_at(self, choice: Choice) -> tuple[Stage, int]:
+    async def _look_at(self, trial: Trial) -> tuple[Stage, int]:
         """Return how the jobs of a stage have ended, and how many have not."""
-        found = await self._engine.store.find(choice.ids)
+        found = await self._engine.store.find(trial.ids)
         stage = Stage(
-            ids=choice.ids,
+            ids=trial.ids,
             failed=sum(job.state is JobState.FAILED for job in found),
             succeeded=sum(job.state is JobState.SUCCEEDED for job in found),
         )
         return stage, sum(not job.state.is_final for job in found)
+
+
+def _page(done: Retries, size: int, last: int | None) -> Page:
+    return Page(
+        changed=done.retried,
+        skipped=size - done.retried,
+        over_budget=len(done.over_budget),
+        last=last,
+    )
 
 
 def _filter(where: dict[str, Any]) -> JobFilter:

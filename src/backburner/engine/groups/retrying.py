@@ -5,8 +5,9 @@ Each retry is a compare-and-set.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from backburner.domain.errors import BudgetExhausted
 from backburner.domain.jobs import transitions
 from backburner.domain.jobs.job import Instant, Job, JobState
 from backburner.ports.store import Store
@@ -29,6 +30,32 @@ async def retry_failed(
     moves.reverse()  # or a step would be refused because of one on the next page
     pages = [moves[first : first + PAGE] for first in range(0, len(moves), PAGE)]
     return sum([sum(await store.reopen(page)) for page in pages])
+
+
+class Retries(NamedTuple):
+    """The result of retrying jobs."""
+
+    retried: int
+    """How many were still dead letters and are queued again."""
+    over_budget: frozenset[str]
+    """The ids of those that a budget refused."""
+
+
+async def retry_affordable(
+    store: Store, jobs: Sequence[Job], *, now: Instant
+) -> Retries:
+    """Retry jobs in one transaction; if a budget refuses one, in ever smaller ones."""
+    if not jobs:
+        return Retries(0, frozenset())
+    try:
+        return Retries(sum(await store.reopen(retry_moves(jobs, now))), frozenset())
+    except BudgetExhausted:
+        if len(jobs) == 1:
+            return Retries(0, frozenset({jobs[0].id}))
+    middle = len(jobs) // 2
+    first = await retry_affordable(store, jobs[:middle], now=now)
+    rest = await retry_affordable(store, jobs[middle:], now=now)
+    return Retries(first.retried + rest.retried, first.over_budget | rest.over_budget)
 
 
 def retry_moves(

@@ -258,7 +258,9 @@ async def counting(
             "description": "This job runs the action and reports its progress.",
             "headers": headers.LOCATION,
         },
-        **documented(FlowNotFound, BatchNotFound, body=True, writes=True),
+        **documented(
+            FlowNotFound, BatchNotFound, TooManyWaiting, body=True, writes=True
+        ),
     },
     openapi_extra={"requestBody": json_body("BulkRequest")},
 )
@@ -299,8 +301,6 @@ async def change_many(request: Request, caller: Reader) -> Response:
         staged=asked.staged,
         matched=matched,
     )
-    target = asked.model_dump_json(exclude_none=True)[:MOST_AUDITED]
-    await audit.record(request, caller, f"jobs.bulk_{asked.action}", target)
     new = bulk.new_job(
         server_state.engine.draw("job"),
         server_state.engine.now(),
@@ -308,6 +308,9 @@ async def change_many(request: Request, caller: Reader) -> Response:
         given,
         problems.request_id_of(request),
     )
+    await bulk.check_room(server_state.engine.store, new)
+    target = asked.model_dump_json(exclude_none=True)[:MOST_AUDITED]
+    await audit.record(request, caller, f"jobs.bulk_{asked.action}", target)
     await server_state.engine.store_jobs([new])
     told = {"Location": wire.location(new.id), "Retry-After": "1"}
     return wire.answer(wire.receipt(new, first_state(new)), 202, told)
