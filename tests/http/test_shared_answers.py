@@ -1,11 +1,19 @@
 """Answers that several callers share."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from starlette.responses import Response
 
-from backburner.http.shared_answers import MOST_ANSWERS, SharedAnswers
+from backburner.http import shared_answers
+from backburner.http.shared_answers import (
+    LARGEST,
+    MOST_ANSWERS,
+    MOST_BYTES,
+    SharedAnswers,
+)
 from backburner.testing.broker.acts import pause
 
 COUNT = "/v1/jobs/count?state=succeeded"
@@ -109,7 +117,60 @@ async def test_a_failure_is_raised_to_all_and_not_kept():
 async def test_no_more_answers_are_kept_than_a_bound():
     shared, read = SharedAnswers(), Reads()
     for place in range(MOST_ANSWERS + 1):
-        await shared.get(place, 5, read)
-    await shared.get(0, 5, read)
+        await shared.get(place, 5, read, owner=place)
+    await shared.get(1, 5, read, owner=1)
+    kept = read.made
+    await shared.get(0, 5, read, owner=0)
 
-    assert MOST_ANSWERS + 2 == read.made
+    assert (MOST_ANSWERS + 1, MOST_ANSWERS + 2) == (kept, read.made)
+
+
+async def test_an_owner_with_many_answers_takes_no_room_of_others():
+    shared, of_ann, of_bob = SharedAnswers(), Reads(), Reads()
+    await shared.get("bob", 5, of_bob, owner="bob")
+    for place in range(2 * MOST_ANSWERS):
+        await shared.get(place, 5, of_ann, owner="ann")
+    await shared.get("bob", 5, of_bob, owner="bob")
+
+    assert 1 == of_bob.made
+
+
+def of_size(size, made):
+    async def read():
+        response = Response(b"x" * size)
+        made.append(weakref.ref(response))
+        return response
+
+    return read
+
+
+async def test_an_answer_that_is_too_large_serves_only_those_who_wait_for_it():
+    shared, made = SharedAnswers(), []
+    together = [shared.get("key", 5, of_size(LARGEST + 1, made)) for _ in range(3)]
+    answers = await asyncio.gather(*together)
+    await shared.get("key", 5, of_size(LARGEST + 1, made))
+
+    assert {LARGEST + 1} == {len(answer.body) for answer in answers}
+    assert 2 == len(made)
+
+
+async def test_the_answers_that_are_kept_are_bounded_in_bytes():
+    shared, made, size = SharedAnswers(), [], LARGEST
+    most = MOST_BYTES // size
+    for place in range(most + 9):
+        await shared.get(place, 5, of_size(size, made), owner=place)
+    gc.collect()
+
+    assert [*range(9, most + 9)] == [
+        place for place, response in enumerate(made) if response() is not None
+    ]
+
+
+async def test_nothing_is_kept_of_an_answer_when_it_is_too_old(monkeypatch):
+    monkeypatch.setattr(shared_answers, "MOST_SECONDS", 0.01)
+    shared, made = SharedAnswers(), []
+    await shared.get("key", 5, of_size(9, made))
+    async with asyncio.timeout(60):
+        while made[0]() is not None:
+            await pause()
+            gc.collect()

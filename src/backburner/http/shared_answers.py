@@ -10,8 +10,9 @@ import asyncio
 import functools
 import re
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,55 +20,103 @@ from starlette.responses import Response
 from backburner.http.auth import Caller
 
 MOST_SECONDS: Final = 5
-"""Older answers are not given to anybody."""
+"""Older answers are not given to anybody, and not kept."""
 MOST_ANSWERS: Final = 200
+MOST_OF_ONE: Final = 50
+"""How many answers of one owner are kept; the oldest make room for newer ones."""
+MOST_BYTES: Final = 16 * 1024**2
+"""The size of all answers that are kept."""
+LARGEST: Final = 256 * 1024
+"""A larger answer is given only to those who wait for it."""
 MAX_AGE: Final = re.compile(r"\bmax-age=(\d{1,6})\b")
 
 Endpoint = Callable[..., Awaitable[Response]]
 
 
-class _Answer(NamedTuple):
+@dataclass(eq=False)
+class _Answer:
+    owner: Hashable
     begun_at: float
     task: asyncio.Task[Response]
+    size: int = 0
+    """Of its body; 0 until it is read."""
+    timer: asyncio.TimerHandle | None = None
 
 
 class SharedAnswers:
-    """The latest answers, each with the time when its read began."""
+    """
+    The latest answers, each with the time when its read began.
+
+    What they occupy is bounded in bytes, in number and in time.
+    """
 
     def __init__(self) -> None:
         self._latest: dict[Hashable, _Answer] = {}
+        """The oldest first."""
 
     async def get(
-        self, key: Hashable, seconds: int, read: Callable[[], Awaitable[Response]]
+        self,
+        key: Hashable,
+        seconds: int,
+        read: Callable[[], Awaitable[Response]],
+        *,
+        owner: Hashable = None,
     ) -> Response:
         """Return an answer whose read began at most so many seconds ago."""
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
         known = self._latest.get(key)
-        if known is None or now - known.begun_at > seconds:
-            self._forget(now)
-            known = _Answer(now, asyncio.ensure_future(_read(read)))
-            # Whoever asked may be gone when it fails.
-            known.task.add_done_callback(
-                lambda done: done.cancelled() or done.exception()
-            )
-            self._latest[key] = known
-        try:
-            # Whoever asked first may leave before it is done.
-            found = await asyncio.shield(known.task)
-        finally:
-            is_bad = known.task.done() and not _is_good(known.task)
-            if is_bad and self._latest.get(key) is known:
-                del self._latest[key]
-        return _copy(found)
+        if known is None or loop.time() - known.begun_at > seconds:
+            known = self._begin(loop, key, owner, read)
+        # Whoever asked first may leave before it is done.
+        return _copy(await asyncio.shield(known.task))
 
-    def _forget(self, now: float) -> None:
-        old = [
-            k for k, one in self._latest.items() if now - one.begun_at > MOST_SECONDS
-        ]
-        for key in old:
-            del self._latest[key]
-        if len(self._latest) >= MOST_ANSWERS:
-            self._latest.clear()
+    def _begin(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        key: Hashable,
+        owner: Hashable,
+        read: Callable[[], Awaitable[Response]],
+    ) -> _Answer:
+        self._drop(key)
+        self._make_room(owner)
+        begun = _Answer(owner, loop.time(), asyncio.ensure_future(_read(read)))
+        begun.timer = loop.call_later(MOST_SECONDS, self._drop, key, begun)
+        begun.task.add_done_callback(lambda _: self._end(key, begun))
+        self._latest[key] = begun
+        return begun
+
+    def _end(self, key: Hashable, ended: _Answer) -> None:
+        """Keep an answer that was read, or drop it."""
+        # Whoever asked may be gone when it fails: its exception is looked at here.
+        size = len(ended.task.result().body) if _is_good(ended.task) else None
+        if size is None or size > LARGEST:
+            self._drop(key, ended)
+            return
+        ended.size = size
+        excess = sum(one.size for one in self._latest.values()) - MOST_BYTES
+        for old, one in [*self._latest.items()]:
+            if excess <= 0:
+                return
+            if one.size:
+                self._drop(old)
+                excess -= one.size
+
+    def _make_room(self, owner: Hashable) -> None:
+        """Drop the oldest answer of an owner that has many, or else of all."""
+        of_owner = [key for key, one in self._latest.items() if one.owner == owner]
+        if len(of_owner) >= MOST_OF_ONE:
+            self._drop(of_owner[0])
+        elif len(self._latest) >= MOST_ANSWERS:
+            self._drop(next(iter(self._latest)))
+
+    def _drop(self, key: Hashable, only: _Answer | None = None) -> None:
+        """Forget the answer to a key, if there is one and it is the given one."""
+        known = self._latest.get(key)
+        if known is None or only not in (None, known):
+            return
+        del self._latest[key]
+        if known.timer is not None:
+            known.timer.cancel()
 
 
 async def _read(read: Callable[[], Awaitable[Response]]) -> Response:
@@ -99,7 +148,10 @@ def shareable(endpoint: Endpoint) -> Endpoint:
         seen = caller.owner, caller.scopes, caller.names_user, caller.sees_traces
         shared: SharedAnswers = request.app.state.server_state.shared_answers
         return await shared.get(
-            (str(request.url), *seen), seconds, lambda: endpoint(request, **arguments)
+            (request.url.path, request.url.query, *seen),
+            seconds,
+            lambda: endpoint(request, **arguments),
+            owner=caller.owner,
         )
 
     return answer
