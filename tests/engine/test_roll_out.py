@@ -8,7 +8,7 @@ import structlog
 
 from backburner import Context, capability
 from backburner.domain.jobs.job import JobState
-from backburner.engine.run import outcomes
+from backburner.engine.run import unknown_jobs
 
 
 @capability("old")
@@ -23,7 +23,7 @@ async def new(_ctx: Context, value: int) -> int:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(outcomes, "SHORTEST_UNKNOWN", timedelta(seconds=0.1))
+    monkeypatch.setattr(unknown_jobs, "SHORTEST", timedelta(seconds=0.1))
 
 
 async def waits(ticket, count):
@@ -66,6 +66,19 @@ async def test_a_job_that_nobody_knows_is_offered_again_soon_and_at_no_cost(
 
     assert [0.1] * 4 == told
     assert (JobState.SCHEDULED, 0) == (job.state, job.attempt)
+
+
+async def test_jobs_that_nobody_knows_become_due_one_by_one(
+    working, submitting, monkeypatch
+):
+    monkeypatch.setattr(unknown_jobs, "SPACING", timedelta(minutes=5))
+    await working(old)
+    newer = await submitting(new, old)
+    tickets = await newer.submit_many(new, range(4))
+
+    told = sorted([(await waits(ticket, 1))[0] for ticket in tickets])
+
+    assert [5, 10, 15, 20] == [round(wait / 60) for wait in told]
 
 
 async def test_a_worker_logs_a_capability_that_it_does_not_have_once(

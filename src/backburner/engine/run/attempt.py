@@ -11,6 +11,7 @@ The life of an attempt.
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import orjson
@@ -72,6 +73,7 @@ class Attempt:
         "is_put_off",
         "is_started",
         "task",
+        "unknown_wait",
     )
 
     def __init__(self, claim: Claim, capability: Capability[Any, Any] | None) -> None:
@@ -89,6 +91,8 @@ class Attempt:
         self.is_put_off = False
         """Whether the settlement changed nothing and must be tried again."""
         self.task: asyncio.Task[None] | None = None
+        self.unknown_wait = timedelta()
+        """How long the job waits if this worker does not have its capability."""
 
     def interrupt(self, why: Interruption) -> None:
         """Stop the handler at its next await; the first reason counts."""
@@ -107,7 +111,7 @@ class Attempt:
         if self.interruption is not None:
             return of_interruption(self.interruption)
         if self.capability is None:
-            return of_unknown(self.claim)
+            return of_unknown(self.claim, self.unknown_wait)
         text, needs = self.claim.input, self.claim.given
         if is_apart(text) or (needs and any(is_apart(n.output) for n in needs)):
             fetched = await self._fetched(services.payloads)

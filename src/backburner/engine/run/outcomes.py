@@ -29,10 +29,6 @@ from backburner.engine.registry import Capability
 from backburner.engine.run.tracing import trace_of
 
 LONGEST_WAIT = 365 * 86_400.0
-SHORTEST_UNKNOWN = timedelta(seconds=5)
-LONGEST_UNKNOWN = timedelta(minutes=1)
-UNKNOWN_GROWTH = 100
-"""The share of its waits so far that a job with an unknown capability waits next."""
 
 
 class Interruption(Enum):
@@ -118,12 +114,10 @@ def of_interruption(why: Interruption) -> Outcome | None:
             return Expired()
 
 
-def of_unknown(claim: Claim) -> Failed:
+def of_unknown(claim: Claim, wait: timedelta) -> Failed:
     """Return the outcome of a job whose capability this worker does not have."""
     # Another worker may have it, during a roll-out or because two applications share
     # a queue: wait without using an attempt, until the limit on such waits ends the
-    # job. Only after a hundred waits are they longer, as each takes three events.
-    waited = timedelta(milliseconds=claim.throttled)
-    wait = min(max(SHORTEST_UNKNOWN, waited / UNKNOWN_GROWTH), LONGEST_UNKNOWN)
+    # job.
     message = f"this worker has no capability {claim.capability!r}"
     return Failed(UnknownCapability.code, message, True, wait)

@@ -34,6 +34,7 @@ from backburner.engine.run.runtime import Runtime
 from backburner.engine.run.settler import Ended, Settler
 from backburner.engine.run.streaming import StreamWriter
 from backburner.engine.run.timeouts import Timeouts
+from backburner.engine.run.unknown_jobs import UnknownJobs
 from backburner.engine.seldom import Seldom
 from backburner.ports.log import log
 from backburner.ports.notifier import Notification
@@ -107,6 +108,7 @@ class Worker:
         self._unknown: set[tuple[int, str]] = set()
         """Jobs that the last check found held by this worker but not running."""
         self._seldom = Seldom(UNKNOWN_SECONDS)
+        self._unknown_jobs = UnknownJobs(runtime.clock, options.limits.throttled)
         self._is_stopping = False
         self._is_draining = False
         """Whether an operator told it to finish its jobs and claim no others."""
@@ -310,6 +312,7 @@ class Worker:
                     seconds = min(seconds, max(0.0, (claim.deadline - now) / 1000))
                 self._timeouts.add(attempt, seconds)
             else:
+                attempt.unknown_wait = self._unknown_jobs.wait(claim)
                 self._tell_unknown(claim)
             attempt.task = self._loop.create_task(self._run(attempt))
         except Exception as error:  # noqa: BLE001 - one job must not block the others
