@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from backburner import Budget, Context, PermanentError, capability
-from backburner.domain.jobs.job import Owner
+from backburner.domain.jobs.job import Owner, Tenant
 from backburner.engine.groups import bulk
 from backburner.engine.submit.submission import LOCAL
 from backburner.testing.broker.acts import pause
@@ -51,7 +51,7 @@ async def asked(bb, *, staged=True):
 
 
 async def result(bb, job_id):
-    job = await bb.engine.wait(job_id, timeout=60)
+    job = await bb.engine.wait(job_id, Tenant(LOCAL.tenant), timeout=60)
     assert job.output, job.error
     return orjson.loads(job.output)
 

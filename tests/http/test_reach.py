@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from backburner import PermanentError
 from backburner.domain.auth.access import ACT, READ_TENANT, ROLES, Role
 
 LATER = "2100-01-01T00:00:00Z"
@@ -230,3 +231,74 @@ async def test_a_bulk_cancel_of_a_named_user_selects_no_other(world):
     assert "X-User-Id" in refused.json()["detail"]
     assert 3 == (await world.bulk(caller, where={}))["output"]["changed"]
     assert ["cancelled", "scheduled", "scheduled"] == await world.states()
+
+
+async def failed_bulk(world, headers, monkeypatch):
+    """Return the id of a retry of all dead letters that has failed."""
+
+    async def fail(_jobs):
+        raise PermanentError("the store is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.server.backburner.engine, "retry_jobs", fail)
+        done = await world.bulk(headers, action="retry", where={})
+    assert "failed" == done["state"]
+    return done["id"]
+
+
+async def test_an_ordinary_key_does_not_reach_an_operators_action(world):
+    operator = await world.key("acme", *ROLES[Role.TENANT_OPERATOR])
+    user = await world.key("acme", *ROLES[Role.USER])
+    administrator = await world.key("acme", *ADMINISTRATOR)
+    done = await world.bulk(operator, action="retry", where={})
+    path = f"/v1/jobs/{done['id']}"
+    reads = [path, f"{path}/input", f"{path}/result", f"{path}/history"]
+    listed = (await world.sent(user, "GET", "/v1/jobs")).json()["items"]
+    answers = [await world.sent(user, "GET", read) for read in reads]
+    answers += [
+        await world.sent(user, "PATCH", path, {"priority": 1}),
+        await world.sent(user, "POST", f"{path}/cancel"),
+        await world.sent(user, "POST", f"{path}/retry"),
+    ]
+    named = {**administrator, "X-User-Id": done["user"]}
+
+    assert {404} == {answer.status_code for answer in answers}
+    assert [] == listed
+    assert 200 == (await world.sent(operator, "GET", path)).status_code
+    assert 422 == (await world.sent(named, "GET", path)).status_code
+
+
+async def test_an_action_that_reaches_only_its_user_is_that_users(world):
+    administrator = await world.key("acme", *ADMINISTRATOR)
+    named = {**administrator, "X-User-Id": "ann"}
+    own = await world.bulk(world.ann.headers, where={"tag": "none"})
+    hers = await world.bulk(named, where={"tag": "none"})
+    of_her = await world.bulk(administrator, where={"user": "ann", "tag": "none"})
+
+    assert ["ann", "ann", "all users"] == [
+        (await world.sent(administrator, "GET", f"/v1/jobs/{job['id']}")).json()["user"]
+        for job in (own, hers, of_her)
+    ]
+
+
+async def test_no_failed_bulk_action_is_retried(world, monkeypatch):
+    operator = await world.key("acme", *ROLES[Role.TENANT_OPERATOR])
+    failed = await failed_bulk(world, operator, monkeypatch)
+    value = {"times": 1, "error": "permanent"}
+    job = {"capability": "demo.fail", "input": value}
+    dead = await world.sent(world.ann.headers, "POST", "/v1/jobs", job)
+    waiting = {**world.ann.headers, "Prefer": "wait=30"}
+    await world.sent(waiting, "GET", dead.headers["location"])
+
+    alone = await world.sent(operator, "POST", f"/v1/jobs/{failed}/retry")
+    letter = await world.sent(operator, "POST", f"/v1/dead-letters/{failed}/retry")
+    staged = await world.bulk(operator, action="retry", where={}, staged=True)
+    await world.sent(waiting, "GET", dead.headers["location"])
+    everything = await world.sent(operator, "POST", "/v1/dead-letters/retry", {})
+    after = (await world.sent(operator, "GET", f"/v1/jobs/{failed}")).json()
+
+    assert [409, 409] == [alone.status_code, letter.status_code]
+    assert "submit it again" in alone.json()["detail"]
+    assert [[dead.json()["id"]]] == [s["ids"] for s in staged["output"]["stages"]][:1]
+    assert 1 <= everything.json()["remaining"], "it stays a dead letter"
+    assert ("failed", 0) == (after["state"], after["generation"])

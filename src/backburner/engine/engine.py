@@ -39,7 +39,12 @@ from backburner.engine.broker.relay import Relay
 from backburner.engine.flow import Planned
 from backburner.engine.groups.batches import Batches
 from backburner.engine.groups.flows import Flows
-from backburner.engine.groups.retrying import Retries, retry_affordable, retry_moves
+from backburner.engine.groups.retrying import (
+    Retries,
+    can_be_retried,
+    retry_affordable,
+    retry_moves,
+)
 from backburner.engine.history import changes
 from backburner.engine.maintenance.scheduler import Scheduler
 from backburner.engine.observability import telemetry
@@ -482,7 +487,9 @@ class Engine:
 
         Jobs that a budget refuses are left out; the others are queued all the same.
         """
-        failed = [job for job in jobs if job.state is JobState.FAILED]
+        failed = [
+            job for job in jobs if job.state is JobState.FAILED and can_be_retried(job)
+        ]
         now = self._clock.now()
         with counted():
             done = await retry_affordable(self.store, failed, now=now)
@@ -500,6 +507,8 @@ class Engine:
         retry is refused, they stay.
         """
         job = await self.find(job_id, owner)
+        if not can_be_retried(job):
+            raise IllegalTransition("a bulk action cannot be retried: submit it again")
         moves = retry_moves([job], self._clock.now())
         with counted():
             moved = await self.store.reopen(moves, fresh=fresh)
@@ -518,7 +527,8 @@ class Engine:
         With a `rate`, that many per second start; the others wait as scheduled jobs.
         """
         failed = await self.store.jobs(where, before=None, limit=limit)
-        moves = retry_moves(failed, self._clock.now(), rate)
+        able = [job for job in failed if can_be_retried(job)]
+        moves = retry_moves(able, self._clock.now(), rate)
         with counted():
             retried = sum(await self.store.reopen(moves)) if moves else 0
         telemetry.redrive_jobs.inc(retried)

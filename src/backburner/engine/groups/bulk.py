@@ -36,7 +36,7 @@ from backburner.domain.jobs.outcome import Snooze
 from backburner.domain.jobs.retry import RetryPolicy
 from backburner.domain.queues.queue import BULK
 from backburner.engine.engine import Engine
-from backburner.engine.groups.retrying import Retries
+from backburner.engine.groups.retrying import Retries, can_be_retried
 from backburner.engine.registry import Capability, capability
 from backburner.engine.run.context import Context
 from backburner.ports.store import Store
@@ -54,6 +54,9 @@ MOST_WAITING: Final = 20
 """How many bulk actions of a user may wait."""
 RETRY: Final = RetryPolicy(max_attempts=10)
 OPEN: Final = frozenset(JobState) - FINAL
+
+EVERYBODY: Final = "all users"
+"""The owner of actions that reach beyond one user; no key can act as this user."""
 
 Action = Literal["cancel", "retry"]
 
@@ -129,9 +132,15 @@ class BulkResult(BaseModel):
 
 
 def new_job(
-    job_id: str, now: Instant, owner: Owner, asked: BulkInput, request_id: str | None
+    job_id: str, now: Instant, caller: Owner, asked: BulkInput, request_id: str | None
 ) -> NewJob:
-    """Return the job that runs a bulk action."""
+    """
+    Return the job that runs a bulk action.
+
+    It belongs to the caller only if it reaches nobody else: other keys that act as the
+    same user must not control what they could not have asked for.
+    """
+    owner = caller if asked.user == caller.user else Owner(caller.tenant, EVERYBODY)
     return NewJob(
         id=job_id,
         owner=owner,
@@ -322,11 +331,12 @@ class _Run:
                 return trial
 
     async def _choose(self, limit: int, last: int | None) -> Choice:
-        jobs = await self._next(last, limit)
+        found = await self._next(last, limit)
+        jobs = [job for job in found if can_be_retried(job)]
         return Choice(
             ids=[job.id for job in jobs],
             generations=[job.generation for job in jobs],
-            last=None if len(jobs) < limit else jobs[-1].seq,
+            last=None if len(found) < limit else found[-1].seq,
         )
 
     async def _retry(self, choice: Choice, most: int) -> Trial:

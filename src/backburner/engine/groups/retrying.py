@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from backburner.domain.errors import BudgetExhausted
 from backburner.domain.jobs import transitions
 from backburner.domain.jobs.job import Instant, Job, JobState
+from backburner.domain.queues.queue import BULK
 from backburner.ports.store import Store
 from backburner.ports.store.jobs import Move
 from backburner.ports.store.maintenance import JobFilter
@@ -30,6 +31,11 @@ async def retry_failed(
     moves.reverse()  # or a step would be refused because of one on the next page
     pages = [moves[first : first + PAGE] for first in range(0, len(moves), PAGE)]
     return sum([sum(await store.reopen(page)) for page in pages])
+
+
+def can_be_retried(job: Job) -> bool:
+    """Say whether a dead letter can be queued again: a bulk action is asked anew."""
+    return job.queue != BULK
 
 
 class Retries(NamedTuple):
