@@ -46,8 +46,14 @@ class Dashboard:
         )
         return made.id, text
 
-    async def log_in(self, role="tenant-administrator", key=None, **more):
-        """Log in as a person does, with a new key of a role; return the key's id."""
+    async def log_in(
+        self, role="tenant-administrator", key=None, *, streams=True, **more
+    ):
+        """
+        Log in as a person does, with a new key of a role; return the key's id.
+
+        Without `jobs:read` no key has a stream.
+        """
         key_id, text = key or await self.key(role, **more)
         # The former page is left first: it would ask once more, without its session.
         await self.tab.open("about:blank")
@@ -59,7 +65,10 @@ class Dashboard:
         await self.tab.click("#key")
         await self.tab.type(text)
         await self.tab.press("Enter")
-        await self.shows("Live", ".connection")
+        if streams:
+            await self.shows("Live", ".connection")
+        else:
+            await self.tab.until("document.querySelector('.who')")
         return key_id
 
     async def submit(self, path, body, role="tenant-administrator", **more):
@@ -199,6 +208,19 @@ async def ask(ctx, value: dict[str, Any]) -> Any:
     )
 
 
+@capability("ui.words", queue="demo", retry=RetryPolicy(max_attempts=1))
+async def words(ctx, value: dict[str, Any]) -> str:
+    """Leave words of somebody everywhere; then end, fail or ask."""
+    name = value["name"]
+    await ctx.step(f"{name}-step", lambda: {"found": name})
+    ctx.used(f"{name}-model", input_tokens=9, output_tokens=1)
+    if value["then"] == "fail":
+        raise PermanentError(f"The {name}-error is known.")
+    if value["then"] == "ask":
+        return await ctx.ask_person(f"A {name}-question?", choices=[f"{name}-choice"])
+    return f"{name}-output"
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
     folder = tmp_path_factory.mktemp("ui")
@@ -218,7 +240,7 @@ async def a_dashboard(store):
             limits={"cookie_secure": False},
             webhooks={"webhook_secret": "a secret that only these tests have"},
             examine=lambda: examine(examined, lambda: [demo]),
-            capabilities=[hostile, large, flaky, dear, ask, steps],
+            capabilities=[hostile, large, flaky, dear, ask, steps, words],
         ) as server,
         a_tab() as tab,
     ):

@@ -1,101 +1,329 @@
-"""A crawler over the dashboard: every view and three users' jobs, with every role."""
+"""
+A crawler over the dashboard: every view and three users' things, with many keys.
 
+Whatever has a text has a word of its owner, so that the crawler sees whose things a
+page shows. Another test plants leaks and controls, which the same crawler must find.
+"""
+
+import json
 import re
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from backburner import http
+from backburner import Budget, http
 from backburner.domain.auth.access import ROLES, Role
 from backburner.domain.jobs.job import Owner
-from backburner.engine.submit.submission import Options
+from backburner.engine.access.keys import Actor, NewKey
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MAIN = Path(http.__file__).parent / "pages" / "ui" / "main.js"
 VIEWS = re.findall(r"\bpath: '(\w+)'", MAIN.read_text())
-ANN, BOB, CAT = Owner("acme", "ann"), Owner("acme", "bob"), Owner("other", "cat")
-
-CALLERS = {
-    Role.USER: ("acme", "ann", {ANN}),
-    Role.TENANT_OPERATOR: ("acme", None, {ANN, BOB}),
-    Role.TENANT_ADMINISTRATOR: ("acme", None, {ANN, BOB}),
-    Role.PLATFORM_OPERATOR: ("default", None, set()),
-    Role.PLATFORM_ADMINISTRATOR: ("default", None, set()),
+PARTS = ["admin/audit", "admin/configuration", "playground/documents"]
+TABS = ["Input", "Output", "Steps", "Events"]
+ANN, BOB = Owner("acme", "ann-user"), Owner("acme", "bob-user")
+CAT = Owner("cat-tenant", "cat-user")
+OWNERS = (ANN, BOB, CAT)
+PLATFORM = "dawn"
+"""Whose word schedules have: they belong to no tenant."""
+ALWAYS = {
+    *("user", "tag", "error", "metadata", "model", "step", "question"),
+    *("flow", "node", "batch", "member"),
 }
-"""The tenant and user of each role's key, and whose things it sees."""
-NEEDS = {
-    "jobs:write": {"Cancel", "Change", "Fork"},
-    "dead-letters:retry": {"Retry", "Retry in stages"},
-    "queues:admin": {"Pause", "Resume", "Drain", "Run now", "New schedule", "Delete"},
-    "keys:admin": {"New key", "Revoke"},
-    "budgets:admin": {"New budget"},
+"""What has a word of its owner, and is shown to all who may read the jobs."""
+KINDS = ALWAYS | {"input", "output", "choice", "endpoint", "key"}
+WORD = re.compile(r"\b(ann|bob|cat|dawn)-(\w+)\b")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A key, and what may be shown to it: kinds of words by the name of their owner."""
+
+    name: str
+    scopes: frozenset[str]
+    tenant: str
+    sees: dict[str, AbstractSet[str]]
+    user: str | None = None
+    acts_in: str = ""
+
+    def may_see(self, name, kind):
+        return kind in self.sees.get(name, ())
+
+
+HERS = {"ann": KINDS}
+ACME = {"ann": KINDS, "bob": KINDS}
+ASKED = dict.fromkeys(ACME, frozenset({"user", "question", "choice"}))
+FLEET = {PLATFORM: {"schedule"}}
+BUDGETS = dict.fromkeys(("ann", "bob", "cat"), frozenset({"user"}))
+ANSWER, READ = frozenset({"questions:answer"}), frozenset({"jobs:read"})
+OPERATOR = ROLES[Role.PLATFORM_OPERATOR]
+ADMINISTRATOR = ROLES[Role.PLATFORM_ADMINISTRATOR]
+CALLERS = (
+    Caller("user", ROLES[Role.USER], "acme", HERS, user=ANN.user),
+    Caller("reader of a user", READ, "acme", HERS, user=ANN.user),
+    Caller("reader of nobody", READ, "acme", {}),
+    Caller("reader of the tenant", READ | {"tenant:read"}, "acme", ACME),
+    Caller("approver", ANSWER, "acme", ASKED),
+    Caller("tenant-operator", ROLES[Role.TENANT_OPERATOR], "acme", ACME),
+    Caller("tenant-administrator", ROLES[Role.TENANT_ADMINISTRATOR], "acme", ACME),
+    Caller("platform-operator", OPERATOR, "default", FLEET),
+    Caller(
+        "platform-operator in acme", OPERATOR, "default", FLEET | ACME, None, "acme"
+    ),
+    Caller("platform-administrator", ADMINISTRATOR, "default", FLEET | BUDGETS),
+)
+WRITE, RETRY, OPERATE = {"jobs:write"}, {"dead-letters:retry"}, {"queues:admin"}
+NEEDS = (
+    ("", ("Cancel", "Fork", "Submit", "Get a quote", "Edit as"), WRITE),
+    ("jobs", ("Change",), WRITE),
+    ("", ("Retry",), RETRY),
+    ("", ("Replay",), RETRY | WRITE),
+    ("fleet", ("New schedule",), WRITE),
+    (
+        "fleet",
+        ("Pause", "Resume", "Drain", "Run now", "New schedule", "Change", "Delete"),
+        OPERATE,
+    ),
+    ("", ("Enable", "Disable"), {"webhooks:write"}),
+    ("", ("New key", "Revoke", "Create the key"), {"keys:admin"}),
+    ("cost", ("New", "Set", "Change", "Delete"), {"budgets:admin"}),
+    ("questions", ("Answer",), {"questions:answer"} | WRITE),
+    (
+        "questions",
+        ("ann-choice", "bob-choice", "cat-choice"),
+        {"questions:answer"} | WRITE,
+    ),
+)
+"""Where a control is, how its name begins, and the scopes of which it needs one."""
+SHOWN = {
+    *("Cancel", "Fork", "Submit", "Get a quote", "Retry", "Replay", "Pause", "Drain"),
+    *("Run now", "New schedule", "Enable", "New key", "Revoke", "Change"),
+    "cat-choice",
 }
-"""Controls, by the scope without which nobody is shown them."""
-CONTROLS = """
-[...document.querySelectorAll('main button, dialog button')].map(one =>
-  one.innerText.trim())
-"""
-
-
-QUIET = """
-new Promise(done => {
-  const look = () => {
-    const ends = performance.getEntriesByType('resource').map(one => one.responseEnd)
-    const last = Math.max(0, ...ends)
-    performance.now() - last > 300 ? done(true) : setTimeout(look, 50)
+COUNT = """
+window.pending = 0
+{
+  const read = window.fetch
+  window.fetch = (path, how) => {
+    const asked = read(path, how)
+    if (String(path).startsWith('/v1/events')) return asked
+    window.pending++
+    const over = () => void window.pending--
+    asked.then(over, over)
+    return asked
   }
+}
+"""
+"""Counts the requests that are not answered."""
+GO = """
+new Promise(done => {
+  let calm = 0
+  const look = () => {
+    calm = window.pending ? 0 : calm + 1
+    if (calm > 5) done(true)
+    else requestAnimationFrame(() => setTimeout(look, 10))
+  }
+  history.pushState(null, '', %s)
+  dispatchEvent(new PopStateEvent('popstate'))
   look()
 })
 """
-"""Is fulfilled when nothing was answered for a while."""
+"""Goes to an address as links do; is fulfilled when the view has read what it shows."""
+SELECT = "document.querySelector('.jobs thead input')?.click()"
+PAGE = """
+new Promise(done => requestAnimationFrame(() => setTimeout(() => done({
+  html: document.documentElement.outerHTML,
+  values: [...document.querySelectorAll('input, textarea')].map(one => one.value),
+  controls: [...document.querySelectorAll('main button, main a.button, dialog button')]
+    .map(one => (one.getAttribute('aria-label') || one.innerText).trim()),
+}))))
+"""
 
 
-async def jobs_of(dashboard, owner):
-    """Make a job that waits and one that failed, both bearing the user's word."""
-    engine = dashboard.server.backburner.engine
-    tags = [f"word-of-{owner.user}"]
-    later = await engine.submit(
-        "test.wait", {"failures": 0}, Options(owner=owner, tags=tags)
-    )
-    made = await engine.submit("ui.hostile", {}, Options(owner=owner, tags=tags))
-    await engine.wait(made.id, owner, timeout=60)
-    return [later.id, made.id]
+class Crawler:
+    """What a caller was shown where it should not be, and all that it was shown."""
+
+    def __init__(self, dashboard, caller):
+        self.leaks, self.controls, self.words, self.labels = [], [], set(), set()
+        self._dashboard, self._caller = dashboard, caller
+
+    async def crawl(self, paths):
+        for path in paths:
+            there = json.dumps(f"/ui/{path}")
+            await self._dashboard.tab.evaluate(GO % there)
+            await self._dashboard.tab.evaluate(SELECT)
+            self._note(path, await self._dashboard.tab.evaluate(PAGE))
+        return self
+
+    def _note(self, path, page):
+        text = page["html"] + " ".join(page["values"])
+        found = set(WORD.findall(text))
+        self.words |= found
+        self.leaks += [
+            (path, name, kind)
+            for name, kind in found
+            if not self._caller.may_see(name, kind)
+        ]
+        for label in page["controls"]:
+            for place, begins, scopes in NEEDS:
+                if path.startswith(place) and label.startswith(begins):
+                    self.labels.add(label)
+                    if not scopes & self._caller.scopes:
+                        self.controls.append((path, label))
 
 
-async def settled(dashboard):
-    """Wait until the view is there and has read what it shows."""
+class Maker:
+    """Makes things with words of their owner, as the owner does."""
+
+    def __init__(self, dashboard, owner):
+        self.server, self.owner = dashboard.server, owner
+        self.engine = dashboard.server.backburner.engine
+        self.name = owner.user.partition("-")[0]
+        self._shown = {}
+
+    async def send(self, path, body):
+        if not self._shown:
+            wanted = NewKey(f"{self.name}-key", ROLES[Role.USER], user=self.owner.user)
+            keys = self.server.backburner.keys
+            _, key = await keys.create(wanted, Actor("t", self.owner.tenant))
+            self._shown = self.server.shown(key)
+        answer = await self.server.client.post(path, json=body, headers=self._shown)
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    def job(self, kind, **more):
+        value = {"name": self.name, "then": kind, "word": f"{self.name}-input"}
+        return {"capability": "ui.words", "input": value, **more}
+
+    async def jobs(self):
+        """Make a job that succeeds, one that fails and one that asks."""
+        name = self.name
+        callback = {"url": f"https://hooks.example/{name}-endpoint"}
+        endpoint = await self.send("/v1/endpoints", callback)
+        await self.send(f"/v1/endpoints/{endpoint['id']}/disable", None)
+        marks = {"tags": [f"{name}-tag"], "metadata": {f"{name}-metadata": "x"}}
+        wanted = [
+            self.job("end", **marks, callback=callback),
+            self.job("fail", **marks),
+            self.job("ask", **marks),
+        ]
+        made = [(await self.send("/v1/jobs", one))["id"] for one in wanted]
+        for one in made[:2]:
+            await self.engine.wait(one, self.owner, timeout=60)
+        asking = await self.engine.find(made[2], self.owner)
+        async for event in self.engine.events(asking, after=0):
+            if event.type == "job.waiting":
+                return made
+        raise AssertionError("the job did not ask")
+
+    async def groups(self):
+        """Make a flow that asks and a batch that failed."""
+        name = self.name
+        steps = [{"name": f"{name}-node", **self.job("ask")}]
+        asked = {"steps": steps, "tags": [f"{name}-flow"]}
+        flow = await self.send("/v1/flows", asked)
+        members = [self.job("fail", tags=[f"{name}-member"])]
+        asked = {"jobs": members, "tags": [f"{name}-batch"]}
+        batch = await self.send("/v1/batches", asked)
+        await self.engine.batches.wait(batch["id"], self.owner, timeout=60)
+        return [f"flows/{flow['id']}", f"batches/{batch['id']}"]
+
+
+async def things_of(dashboard, owner):
+    """Make one of everything; return where its pages are."""
+    maker = Maker(dashboard, owner)
+    week = timedelta(days=7)
+    budget = Budget("user", tokens=1000, per=week, of=owner.user)
+    await maker.engine.budgets.put(budget)
+    jobs = await maker.jobs()
+    dropped = await maker.send("/v1/jobs", maker.job("ask"))
+    await maker.send(f"/v1/jobs/{dropped['id']}/cancel", None)  # for the audit log
+    tabs = [f"jobs/{jobs[0]}?tab={tab}" for tab in TABS]
+    return [*(f"jobs/{one}" for one in jobs), *tabs, *await maker.groups()]
+
+
+async def places(dashboard):
+    """Make everybody's things once; return all addresses."""
+    if not hasattr(dashboard, "crawled"):
+        await dashboard.tab.page.add_init_script(COUNT)
+        made = [path for owner in OWNERS for path in await things_of(dashboard, owner)]
+        _, key = await dashboard.key("platform-administrator", tenant="default")
+        schedule = {"capability": "demo.echo", "cron": "0 3 1 1 *", "input": {}}
+        answer = await dashboard.server.client.put(
+            "/v1/schedules/dawn-schedule",
+            json={**schedule, "timezone": "UTC", "missed": "skip"},
+            headers=dashboard.server.shown(key),
+        )
+        assert answer.status_code < 300, answer.text
+        dashboard.crawled = [*VIEWS, *PARTS, *made]
+    return dashboard.crawled
+
+
+async def crawled(dashboard, caller):
+    """Log in with a new key of this kind, and go everywhere."""
+    paths = await places(dashboard)
+    wanted = NewKey(caller.name, caller.scopes, user=caller.user)
+    keys = dashboard.server.backburner.keys
+    made, text = await keys.create(wanted, Actor("t", caller.tenant))
+    await dashboard.log_in(key=(made.id, text), streams="jobs:read" in caller.scopes)
+    if caller.acts_in:
+        act = f"sessionStorage.setItem('backburner-tenant', '{caller.acts_in}')"
+        await dashboard.tab.evaluate(act)
+    await dashboard.visit("overview")
     await dashboard.tab.until("document.querySelector('main h1')")
-    await dashboard.tab.evaluate(QUIET)
+    try:
+        return await Crawler(dashboard, caller).crawl(paths)
+    finally:
+        await keys.revoke(made.id, Actor("t", caller.tenant))
 
 
 @pytest.mark.thorough
-async def test_no_role_is_shown_others_things_or_controls_that_it_may_not_use(
-    dashboard,
+@pytest.mark.parametrize("caller", CALLERS, ids=lambda caller: caller.name)
+async def test_nobody_is_shown_others_things_or_controls_beyond_their_scopes(
+    dashboard, caller
 ):
-    things = {owner: await jobs_of(dashboard, owner) for owner in (ANN, BOB, CAT)}
-    odd, seen = [], set()
-    for role, (tenant, user, sees) in CALLERS.items():
-        await dashboard.log_in(role, tenant=tenant, user=user)
-        beyond = set().union(
-            *(words for scope, words in NEEDS.items() if scope not in ROLES[role])
-        )
-        paths = VIEWS + [f"jobs/{job}" for ids in things.values() for job in ids]
-        for path in paths:
-            await dashboard.visit(path)
-            await settled(dashboard)
-            page = await dashboard.tab.evaluate("document.documentElement.outerHTML")
-            controls = set(await dashboard.tab.evaluate(CONTROLS))
-            seen |= controls
-            odd += [f"{role} is offered {one} at {path}" for one in controls & beyond]
-            odd += [
-                f"{role} is shown {owner.user}'s things at {path}"
-                for owner in set(things) - sees
-                if f"word-of-{owner.user}" in page
-            ]
-            if path in {f"jobs/{job}" for owner in sees for job in things[owner]}:
-                assert "There is no such job" not in page, (role, path)
-    assert [] == odd
-    assert {"Cancel", "Retry", "Fork", "Pause", "Drain"} <= seen, (
-        "they are shown to somebody"
-    )
+    found = await crawled(dashboard, caller)
+
+    assert [] == found.leaks
+    assert [] == found.controls
+    for name, kinds in caller.sees.items():
+        if kinds >= ALWAYS:
+            assert ALWAYS <= {kind for one, kind in found.words if one == name}
+
+
+async def crawled_as_if(dashboard, caller, headers):
+    """Crawl while every answer is that for somebody else."""
+
+    async def plant(route):
+        asked = route.request.headers
+        kept = {name: asked[name] for name in asked if name != "cookie"}
+        await route.continue_(headers=kept | headers)
+
+    planted = re.compile(r"/v1/(?!events|session)")
+    await dashboard.tab.page.route(planted, plant)
+    try:
+        return await crawled(dashboard, caller)
+    finally:
+        await dashboard.tab.page.unroute(planted)
+
+
+async def test_the_crawler_finds_leaks_and_controls_that_are_planted(dashboard):
+    """Every answer is that for an administrator, then that for another user."""
+    await places(dashboard)
+    _, key = await dashboard.key("platform-administrator", tenant="default")
+    other = {"authorization": f"Bearer {key}", "x-tenant-id": CAT.tenant}
+    leaks, controls = [], []
+    for more in ({}, {"x-user-id": CAT.user}):
+        found = await crawled_as_if(dashboard, CALLERS[1], other | more)
+        leaks += found.leaks
+        controls += [label for _, label in found.controls]
+
+    leaked = {kind for _, name, kind in leaks if name == "cat"}
+    assert set() == KINDS - leaked
+    assert ("fleet", PLATFORM, "schedule") in leaks
+    missing = {one for one in SHOWN if not any(map(re.compile(one).match, controls))}
+    assert set() == missing
