@@ -30,6 +30,7 @@ from backburner.domain.costs.budget import Balance
 from backburner.domain.groups.batch import BatchState
 from backburner.domain.groups.flow import FlowState
 from backburner.domain.jobs.job import Submitted, WaitReason
+from backburner.domain.jobs.wait import Signal
 from backburner.engine.ticket import Ticket
 from backburner.ports.ai import Reply, Tokens
 from backburner.ports.store.maintenance import JobFilter
@@ -648,6 +649,27 @@ async def test_a_question_is_answered_once_or_the_default_is_taken(running):
     assert not await backburner.questions()
     with pytest.raises(SignalConflict):
         await backburner.answer(ticket.id, "amount#2", {"amount": 5})
+
+
+async def test_a_stored_answer_that_is_no_choice_is_discarded(running):
+    @capability("asks", max_attempts=1)
+    async def asks(ctx: Context, _value: int) -> str:
+        return str(await ctx.ask_person("Send it?", choices=["yes", "no"], name="ok"))
+
+    backburner = await running(asks)
+    ticket = await backburner.submit(asks, 3)
+    job = await until(backburner, ticket, JobState.WAITING)
+    # The API refuses it; it may come from another release.
+    wrong = Signal("ok", '"maybe"', is_answer=True)
+    await backburner.engine.store.signal(job.seq, wrong)
+    backburner.engine.woken(job)
+    while (await until(backburner, ticket, JobState.WAITING)).wait.name != "ok#2":
+        pass
+
+    [again] = await backburner.questions()
+    assert "choices" in orjson.loads(again.question)["error"]
+    assert await backburner.answer(ticket.id, "ok#2", "no")
+    assert "no" == await ticket.result()
 
 
 async def test_steps_of_a_flow_and_members_of_a_batch_wait_like_other_jobs(running):

@@ -142,3 +142,25 @@ async def test_others_find_neither_job_nor_question(serve):
     told = [e for e in entries if e.action == "question.answered"]
     assert told
     assert {f"{job['id']}/send"} == {entry.target for entry in told}
+
+
+@ON_BOTH
+async def test_a_signal_does_not_answer_a_question(serve):
+    server = await serve(capabilities=[waits, asks], works=False)
+    job = await server.submit("test.asks")
+    path = f"/v1/jobs/{job['id']}"
+    early = await server.client.post(f"{path}/signals/send", json="maybe")
+    await server.backburner.start_worker()
+    await waiting(server, job)
+    signal = await server.client.post(f"{path}/signals/send", json="yes")
+    [question] = (await server.client.get("/v1/questions")).json()["items"]
+    answer = question["links"]["answer"]
+    answers = [
+        await server.client.post(answer, json=value) for value in ("maybe", "no")
+    ]
+    ended = await server.ended(job)
+
+    assert [201, 409] == [early.status_code, signal.status_code]
+    assert "send an answer" in signal.json()["detail"]
+    assert [422, 201] == [each.status_code for each in answers]
+    assert "no" == ended["output"]

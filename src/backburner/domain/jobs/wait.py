@@ -121,6 +121,8 @@ class SignalAnswer(StrEnum):
     """The job has the maximum number of signals."""
     UNASKED = "unasked"
     """No question of this name is open."""
+    QUESTION = "question"
+    """The job asks a question of this name, which takes answers only."""
 
 
 class Signalled(NamedTuple):

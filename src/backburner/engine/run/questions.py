@@ -1,8 +1,8 @@
 """
 Questions to people that a handler asks: a wait whose signal is an answer.
 
-An answer that does not match the handler's type is discarded, and the question is asked
-again with the reason: one wrong answer does not fail the job.
+An answer that does not match the choices or the handler's type is discarded, and the
+question is asked again with the reason: one wrong answer does not fail the job.
 """
 
 from collections import Counter
@@ -69,8 +69,12 @@ class Questions:
                 if default is NO_DEFAULT:
                     raise WaitTimedOut(here)
                 return default
+            value = decided.value or "null"
+            if choices is not None and orjson.loads(value) not in choices:
+                asked["error"] = "the answer must be one of the choices"
+                continue
             try:
-                return wanted.validate_json(decided.value or "null")
+                return wanted.validate_json(value)
             except ValueError as error:
                 asked["error"] = readable(str(error))[:500]
         raise PermanentError(

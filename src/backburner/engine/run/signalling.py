@@ -92,5 +92,6 @@ _REFUSED = {
     SignalAnswer.TOO_LATE: "the wait for {name!r} of job {job} has timed out",
     SignalAnswer.FINISHED: "job {job} has ended: it takes no signals",
     SignalAnswer.TOO_MANY: f"job {{job}} has {MAX_SIGNALS} signals, the maximum",
+    SignalAnswer.QUESTION: "{name!r} is a question of job {job}: send an answer",
     SignalAnswer.UNASKED: "job {job} has no open question {name!r}",
 }

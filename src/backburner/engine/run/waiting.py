@@ -173,7 +173,7 @@ class Waiting:
             # A decision never changes, so it is read without a transaction.
             named = (claim.seq, claim.generation, wait.name)
             stored = await persist(storage.find_wait, *named)
-            if stored is not None and stored.outcome is not None:
+            if stored is not None and _is_decided(stored, wait):
                 return stored
         asked = (claim.seq, claim.token, claim.generation, wait)
         stored = await persist(storage.open_wait, *asked)
@@ -195,6 +195,13 @@ class Waiting:
         if self._storage is None:
             raise PermanentError("only a job can wait; this run has no job")
         return self._storage
+
+
+def _is_decided(stored: StoredWait, wait: NewWait) -> bool:
+    """Return whether a stored decision is one about this wait."""
+    # The store decides whether the signal came before the question.
+    is_early = stored.kind is WaitReason.SIGNAL and wait.kind is WaitReason.QUESTION
+    return stored.outcome is not None and not is_early
 
 
 def check_name(name: str) -> str:

@@ -24,7 +24,8 @@ class WaitStore(Protocol):
         Store a wait of a running job, or return the existing one of that name.
 
         `None`: the job does not run under the token. A wait whose timeout has passed by
-        the store's clock without a signal is decided as timed out.
+        the store's clock without a signal is decided as timed out. A signal that came
+        before a question does not decide it and is deleted.
         """
         ...
 
@@ -46,7 +47,8 @@ class WaitStore(Protocol):
         """
         Store a signal, durably; queue the job if it waits for the signal.
 
-        A signal may precede its wait. The first value of a name is kept.
+        A signal may precede its wait. The first value of a name is kept. A question
+        takes only answers.
         """
         ...
 

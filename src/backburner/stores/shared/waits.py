@@ -128,6 +128,8 @@ def _open(
     if _locked(tx, j.seq == job, j.token == token) is None:
         return None
     tx.hit("wait.opening")
+    if wait.kind is WaitReason.QUESTION:
+        _forget_early(tx, job, wait.name)
     seq, stored = _find(tx.connection, job, generation, wait.name)
     now = tx.now()
     if stored is None:
@@ -149,6 +151,12 @@ def _open(
     return stored
 
 
+def _forget_early(tx: InternalTx, job: int, name: str) -> None:
+    """Delete signals that came before a question: only an answer decides it."""
+    early = w.kind == WaitReason.SIGNAL, w.asked_at.is_(None)
+    tx.connection.execute(waits.delete().where(w.job == job, w.name == name, *early))
+
+
 def _decide(
     tx: InternalTx, seq: int | None, now: int, outcome: WaitOutcome, value: str | None
 ) -> None:
@@ -162,10 +170,9 @@ def _signal(tx: InternalTx, job: int, signal: Signal) -> Signalled:
     if row is None or JobState(row.state).is_final:
         return Signalled(SignalAnswer.FINISHED)
     seq, stored = _find(tx.connection, job, row.generation, signal.name)
-    if stored is not None and stored.outcome is not None:
-        return Signalled(answer_to(stored, signal.value))
-    if signal.is_answer and (stored is None or stored.kind is not WaitReason.QUESTION):
-        return Signalled(SignalAnswer.UNASKED)
+    refused = _refusal(stored, signal)
+    if refused is not None:
+        return Signalled(refused)
     now = tx.now()
     if stored is not None:
         _decide(tx, seq, now, WaitOutcome.SIGNALLED, signal.value)
@@ -189,6 +196,16 @@ def _signal(tx: InternalTx, job: int, signal: Signal) -> Signalled:
     tx.move([Move(job, JobState.WAITING, row.generation, change)])
     tx.hit("signal.woken")
     return Signalled(SignalAnswer.STORED, is_woken=True)
+
+
+def _refusal(stored: StoredWait | None, signal: Signal) -> SignalAnswer | None:
+    """Return why a signal is not stored for the wait that applies, or `None`."""
+    is_question = stored is not None and stored.kind is WaitReason.QUESTION
+    if is_question and not signal.is_answer:
+        return SignalAnswer.QUESTION
+    if stored is not None and stored.outcome is not None:
+        return answer_to(stored, signal.value)
+    return SignalAnswer.UNASKED if signal.is_answer and not is_question else None
 
 
 def _count(tx: InternalTx, job: int) -> int:

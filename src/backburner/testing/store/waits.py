@@ -290,6 +290,40 @@ class WaitConformance(WithWorkers):
         assert STORED == told
         assert not await store.questions(owner, before=None, limit=5)
 
+    async def test_a_signal_does_not_decide_a_question(self, store: Store) -> None:
+        claim = await self.claimed(store)
+        assert STORED == await store.signal(claim.seq, Signal("ok", "1"))
+        found = await open_(store, claim, QUESTION)
+        assert (WaitReason.QUESTION, None, None) == (
+            *(found.kind, found.outcome, found.value),
+        )
+        assert not await store.transact(lambda tx: tx.has_signal(claim.seq, ["ok"]))
+        refused = Signalled(SignalAnswer.QUESTION)
+        assert refused == await store.signal(claim.seq, Signal("ok", "1"))
+        await store.settle([waiting(claim, "ok")])
+        assert refused == await store.signal(claim.seq, Signal("ok", "1"))
+        assert JobState.WAITING is (await find(store, claim.id)).state
+        answer = Signal("ok", "2", is_answer=True)
+        assert WOKEN == await store.signal(claim.seq, answer)
+        assert refused == await store.signal(claim.seq, Signal("ok", "2"))
+        [again] = await self.claim(store, token="t2")
+        assert "2" == (await open_(store, again, QUESTION)).value
+
+    async def test_a_signal_of_an_earlier_run_does_not_decide_a_question(
+        self, store: Store
+    ) -> None:
+        claim = await self.claimed(store)
+        await store.signal(claim.seq, Signal("ok", "1"))
+        await store.settle([settlement(claim, ENDED)])
+        await store.reopen([retry(await find(store, claim.id))])
+        [again] = await self.claim(store, token="t2")
+        assert (await open_(store, again, QUESTION)).outcome is None
+        await store.signal(again.seq, Signal("ok", "2", is_answer=True))
+        await store.settle([settlement(again, ENDED)])
+        await store.reopen([retry(await find(store, claim.id))])
+        [third] = await self.claim(store, token="t3")
+        assert "2" == (await open_(store, third, QUESTION)).value
+
     async def test_waits_go_with_their_job(self, store: Store) -> None:
         claim = await self.claimed(store)
         await open_(store, claim, QUESTION)

@@ -12,7 +12,7 @@ WITH waiting AS (
     FROM waiting, clock
    WHERE waits.job = waiting.seq AND waits.generation = waiting.generation
      AND waits.name = $2 AND waits.outcome IS NULL
-     AND (NOT $4::boolean OR waits.kind = 'question')
+     AND $4::boolean = (waits.kind = 'question')
   RETURNING waits.job, clock.at
 ), moved AS (
   UPDATE jobs
