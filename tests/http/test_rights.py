@@ -42,6 +42,19 @@ async def test_a_key_of_a_user_makes_keys_of_that_user_only(keyed):
     assert "only keys of that user" in answers[1].json()["detail"]
 
 
+async def test_a_key_without_users_act_makes_no_keys_of_other_users(keyed):
+    scopes = ["keys:admin", "jobs:read"]
+    plain = keyed.shown(await keyed.key("acme", *scopes))
+    acting = keyed.shown(await keyed.key("acme", *scopes, "users:act"))
+    answers = [await make(keyed, plain, **who) for who in ({"user": "bob"}, {})]
+    own = await make(keyed, plain, user="1")
+    acted = await make(keyed, acting, user="bob")
+
+    assert [403, 201] == [answer.status_code for answer in answers]
+    assert "users:act" in answers[0].json()["detail"]
+    assert [201, 201] == [own.status_code, acted.status_code]
+
+
 async def test_a_key_of_a_user_lists_and_revokes_keys_of_that_user_only(keyed):
     ann = await holder(keyed, "acme", Role.USER, "keys:admin", user="ann")
     bobs = (await keyed.key("acme", "jobs:read", user="bob")).split("_")[2]

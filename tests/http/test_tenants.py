@@ -47,7 +47,9 @@ async def a_tenant(server, name, word):
     failed = await server.failed()
     groups = (await server.client.get("/v1/dead-letters")).json()["items"]
     asked = {"name": word, "scopes": ["jobs:read"], "user": word}
-    key = (await server.client.post("/v1/keys", json=asked)).json()
+    granting = server.shown(await server.key(name, *possible(name, None)))
+    key = await server.client.post("/v1/keys", json=asked, headers=granting)
+    key = key.json()
     asked = {"url": f"https://hooks.example/{word}"}
     endpoint = (await server.client.post("/v1/endpoints", json=asked)).json()
     grouped, inside = await groups_of(server, word)

@@ -25,8 +25,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from backburner.domain.auth import access
-from backburner.domain.auth.access import Grant
-from backburner.domain.auth.key import DEFAULT_USER, ApiKey
+from backburner.domain.auth.access import DEFAULT_USER, Grant
+from backburner.domain.auth.key import ApiKey
 from backburner.domain.errors import FieldError, InvalidInput
 from backburner.domain.jobs.job import Instant, Owner, Visibility
 from backburner.engine.access.keys import Actor, Keys, is_user

@@ -3,6 +3,7 @@
 import pytest
 
 from backburner.domain.auth.access import (
+    ACT,
     DEFAULT_SCOPES,
     PLATFORM_SCOPES,
     PLATFORM_TENANT,
@@ -81,7 +82,9 @@ def test_only_a_users_role_fits_a_key_of_one_user():
     ("giver", "wanted", "reason"),
     [
         (Grant("acme", KEYS), Grant("acme", KEYS), None),
-        (Grant("acme", KEYS), Grant("acme", KEYS, "ann"), None),
+        (Grant("acme", KEYS), Grant("acme", KEYS, "1"), None),
+        (Grant("acme", KEYS), Grant("acme", KEYS, "ann"), "users:act"),
+        (Grant("acme", KEYS | {ACT}), Grant("acme", KEYS, "ann"), None),
         (Grant("acme", KEYS), Grant("acme", ALL), "scopes"),
         (Grant("acme", KEYS, "ann"), Grant("acme", KEYS, "ann"), None),
         (Grant("acme", KEYS, "ann"), Grant("acme", KEYS, "bob"), "of that user"),
@@ -97,6 +100,10 @@ def test_nobody_gives_more_than_they_have(giver, wanted, reason):
 
     assert (told is None) is (reason is None)
     assert reason is None or reason in told
+
+
+def test_a_key_revokes_keys_of_users_that_it_cannot_act_as():
+    assert may_revoke(Grant("acme", KEYS), Grant("acme", KEYS, "ann"))
 
 
 def test_a_key_revokes_what_it_could_have_given_however_long_that_lasts():

@@ -16,6 +16,9 @@ from backburner.domain.jobs.job import Instant, Owner, Tenant, Visibility
 PLATFORM_TENANT: Final = "default"
 """The tenant of the platform's own keys. Only they can hold platform scopes."""
 
+DEFAULT_USER: Final = "1"
+"""The user of a key without one, unless a request names another (`users:act`)."""
+
 ACT: Final = "users:act"
 """Act as any user of the tenant, given in `X-User-Id`."""
 ACT_ACROSS: Final = "tenants:act"
@@ -123,6 +126,9 @@ def refusal(giver: Grant, wanted: Grant) -> str | None:
     reason = _beyond(giver, wanted)
     if reason is not None:
         return reason
+    own = (None, giver.user or DEFAULT_USER)
+    if wanted.user not in own and ACT not in giver.scopes:
+        return f"creating a key for another user requires the scope {ACT}"
     ends, limit = wanted.expires_at, giver.expires_at
     if limit is not None and (ends is None or ends > limit):
         return (

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from backburner.domain.auth.access import Grant, possible
+from backburner.domain.auth.access import DEFAULT_USER, Grant, possible
 from backburner.domain.jobs.job import Instant, Owner
 
 PREFIX: Final = "bb_live_"
@@ -21,9 +21,6 @@ SECRET_BYTES: Final = 32
 SECRET_LENGTH: Final = 43
 SUM_LENGTH: Final = 6
 LENGTH: Final = len(PREFIX) + ID_LENGTH + SECRET_LENGTH + SUM_LENGTH + 2
-
-DEFAULT_USER: Final = "1"
-"""The user of a key without one, unless a request names another (`users:act`)."""
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ALPHABET: Final = frozenset(_DIGITS)

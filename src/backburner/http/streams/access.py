@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 from fastapi import Depends, Query
 from starlette.requests import HTTPConnection
 
-from backburner.domain.auth.key import DEFAULT_USER
+from backburner.domain.auth.access import DEFAULT_USER
 from backburner.domain.jobs.job import Instant, Owner, Tenant
 from backburner.engine.access.signer import MAX_TOKEN, Signer
 from backburner.http.auth import (
