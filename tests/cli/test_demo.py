@@ -60,6 +60,51 @@ def test_commands_of_an_application_that_is_left_out_are_not_printed(start, tmp_
     assert "/api/v2/" not in told
 
 
+def jobs_of(process, capability):
+    """Return the jobs of a capability that a demo has submitted."""
+    url = re.search(r"ready at (\S+)", "".join(process.lines))[1]
+    wanted = {"capability": capability, "limit": 200}
+    return httpx2.get(f"{url}/v1/jobs", params=wanted).json()["items"]
+
+
+@pytest.mark.parametrize("setting", ["BACKBURNER_AI", "BACKBURNER_AI_TEXT"])
+def test_samples_call_no_provider_that_somebody_configured(start, setting):
+    process = start(
+        *("demo", "--port", "0"),
+        **{setting: "openai"},
+        OPENAI_API_KEY="a-key",
+        OPENAI_BASE_URL="http://127.0.0.1:9/v1",
+    )
+    process.says("Press Ctrl-C to stop")
+    while not jobs_of(process, "demo.fail"):  # the next sample after demo.report
+        pass
+
+    assert [] == jobs_of(process, "demo.report")
+
+
+def test_the_question_is_asked_once_though_samples_of_an_application_fail(
+    start, tmp_path
+):
+    tmp_path.joinpath("failing.py").write_text(
+        "from backburner import App\n"
+        "tries = iter([OSError(), OSError(), None])\n"
+        "async def make(backburner):\n"
+        "    if error := next(tries):\n"
+        "        raise error\n"
+        "app = App('failing', samples=make)\n"
+    )
+
+    process = start("demo", "--port", "0", "--app", "failing:app")
+    process.says("Press Ctrl-C to stop")
+
+    url = re.search(r"ready at (\S+)", "".join(process.lines))[1]
+    inputs = [
+        httpx2.get(f"{url}/v1/jobs/{job['id']}").json()["input"]
+        for job in jobs_of(process, "demo.report")
+    ]
+    assert 1 == len([value for value in inputs if value.get("is_reviewed")])
+
+
 def test_the_printed_commands_make_a_task_of_a_sentence_and_show_it(words):
     creating, listing = re.findall(r"^ *(curl .*/api/v1/tasks.*)$", words, re.MULTILINE)
     method, url, headers, body = the_request_of(creating)

@@ -1,13 +1,14 @@
 """`demo`: a server with sample jobs, to try things out."""
 
 import asyncio
+import secrets
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -34,7 +35,8 @@ EVERY_SECONDS: Final = 1.0
 KEPT_DAYS: Final = 0.25
 """Sample jobs are submitted continuously, so finished ones are deleted early."""
 
-SAMPLES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
+Sample: TypeAlias = tuple[str, Mapping[str, Any]]
+SAMPLES: Final[tuple[Sample, ...]] = (
     ("demo.echo", {"hello": "world"}),
     ("demo.sleep", {"seconds": 5}),
     ("demo.report", {"topic": "bicycles"}),
@@ -47,8 +49,10 @@ SAMPLES: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("demo.echo", {}),
     ("demo.fail", {"times": 1, "error": "permanent"}),
 )
-FIRST: Final = ("demo.report", {"topic": "tides", "is_reviewed": True})
+FIRST: Final[Sample] = ("demo.report", {"topic": "tides", "is_reviewed": True})
 """A job that waits for an answer from a person; it is submitted once."""
+ASKING: Final = "demo.report"
+"""What calls a model: only the offline mock is called without being asked to."""
 PRICES: Final = """{
   "version": "demo", "models": {"mock": {"input": "3", "output": "15"}}
 }"""
@@ -166,13 +170,15 @@ def demo(
         here = address(listener)
 
         def ready(backburner: Backburner, stack: AsyncExitStack) -> None:
-            samples = cycle(SAMPLES)
+            samples = cycle(_allowed(SAMPLES, settings))
             is_told = asyncio.Event()
+            # The samples of an application may fail: they are made again then.
+            once = f"demo-{secrets.token_hex(8)}"
 
             async def submit() -> None:
                 await backburner.submit(*next(samples), tags=["sample"])
                 if not is_told.is_set():
-                    await backburner.submit(*FIRST, tags=["sample"])
+                    await _ask_first(backburner, settings, once)
                     await _make_samples(apps, backburner)
                     is_told.set()
                     _tell(here, apps)
@@ -200,6 +206,13 @@ def demo(
         raise typer.Exit(running.run(plan))
 
 
+def _allowed(samples: Sequence[Sample], settings: Settings) -> Sequence[Sample]:
+    """Leave out samples that would call the provider that somebody configured."""
+    providers = settings.ai_text or settings.ai
+    is_offline = all(name.partition(":")[0] == "mock" for name in providers)
+    return [sample for sample in samples if is_offline or sample[0] != ASKING]
+
+
 def _usable_apps() -> list[str]:
     """Return the names of installed applications that have all of their packages."""
     names = []
@@ -211,6 +224,11 @@ def _usable_apps() -> list[str]:
         else:
             names.append(name)
     return names
+
+
+async def _ask_first(backburner: Backburner, settings: Settings, key: str) -> None:
+    for first in _allowed([FIRST], settings):
+        await backburner.submit(*first, tags=["sample"], idempotency_key=key)
 
 
 async def _make_samples(apps: Sequence[App], backburner: Backburner) -> None:
