@@ -8,6 +8,7 @@ import pytest
 from backburner.domain.events.event import STARTED
 from backburner.domain.queues.queue import Keep, Queue, Rate
 from backburner.domain.queues.schedule import ScheduleState
+from backburner.stores.shared import activity
 from backburner.testing.samples import NOON
 
 
@@ -82,6 +83,19 @@ async def test_a_queue_tells_how_many_of_its_jobs_ever_ended(server):
     for end in queue["totals"]:
         told = f'backburner_queue_ended_jobs{{end="{end}",queue="demo"}} 1.0'
         assert told in metrics.text
+
+
+async def test_a_burst_is_not_taken_for_the_rate_of_a_minute(server, monkeypatch):
+    monkeypatch.setattr(activity, "MOST_MOVES", 20)
+    await server.client.post("/v1/queues/demo/pause")
+    for _ in range(25):
+        await server.submit()
+
+    queue = await the_queue(server)
+
+    # The newest 20 events, as if they had taken ten seconds.
+    assert 0 < queue["submitted_per_minute"] <= 120
+    assert 0 == queue["ended_per_minute"]
 
 
 async def test_a_paused_queue_starts_nothing_until_it_is_resumed(server):

@@ -55,7 +55,10 @@ class Queue(TypedDict):
     keep: Keep | None
     totals: Totals
     submitted_per_minute: float
-    """Jobs submitted in the last minute; for many jobs, a rate of the newest events."""
+    """
+    Jobs submitted in the last minute. If there were more than 10,000 events, it is a
+    rate that is computed from the newest of them, over ten seconds or more.
+    """
     ended_per_minute: float
     """Jobs that ended in the last minute, measured in the same way."""
 

@@ -27,6 +27,8 @@ router = APIRouter(tags=["operations"])
 Administrator = Annotated[Caller, require("queues:admin")]
 
 MINUTE: Final = timedelta(minutes=1) // timedelta(milliseconds=1)
+SHORTEST: Final = MINUTE // 6
+"""The minimum time from which a rate is computed: a burst says nothing of a minute."""
 
 SETTLED = {
     200: {"description": "The queue."},
@@ -104,7 +106,7 @@ async def _rate(engine: Engine, queues: dict[str, dict[str, Any]]) -> None:
     """Add how many jobs arrive and end in a minute."""
     now = engine.now()
     recent = await engine.store.throughput(since=now - MINUTE)
-    times = MINUTE / max(1, now - recent.since)
+    times = MINUTE / max(SHORTEST, now - recent.since)
     for name, moved in recent.queues.items():
         queue = queues.setdefault(name, _view(QueueState(name)))
         queue["submitted_per_minute"] = round(moved.submitted * times, 1)
