@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Annotated
 
 import pytest
@@ -14,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from backburner import Owner, web
 from backburner.domain.jobs.job import Tenant
+from backburner.http import sessions
 
 PAGE = "https://app.example"
 SECRET = "a secret that signs what the browser tests show"  # noqa: S105
@@ -370,9 +372,14 @@ async def test_a_socket_by_a_token_follows_its_subject_only(keyed):
 
 
 async def closed_socket(server, token):
+    """Return how the socket of a token was closed, or refused."""
+    return await closed(socket_of(server, token))
+
+
+async def closed(opened):
     """Return how a socket was closed, or the status with which it was refused."""
     try:
-        async with asyncio.timeout(60), socket_of(server, token) as socket:
+        async with asyncio.timeout(60), opened as socket:
             await socket.recv()
     except ConnectionClosed as closed:
         return closed.rcvd.code
@@ -516,6 +523,47 @@ async def test_a_session_ends_with_its_key_and_with_log_out(keyed):
     assert 204 == out.status_code
     assert "__Host-backburner=; Path=/; Max-Age=0" in out.headers["set-cookie"]
     assert [200, 401, 401] == [a.status_code for a in (before, *after)]
+
+
+async def ends_of(server, cookie, session):
+    """Return how a stream and a socket of a session ended, and its token's expiry."""
+    headers = {**cookie, **JSON, "X-CSRF-Token": session["csrf_token"]}
+    asked = {"topic": "news", "seconds": 3600}
+    token = await server.client.post("/v1/stream-tokens", json=asked, headers=headers)
+    client = server.client
+    async with (
+        asyncio.timeout(60),
+        client.stream("GET", "/v1/events", headers=cookie) as answered,
+    ):
+        await read_to_the_end(answered)
+    return answered.status_code, token.status_code, token.json().get("expires_at")
+
+
+async def test_a_stream_of_a_session_ends_with_the_session(keyed, monkeypatch):
+    text = await keyed.key("acme")
+    for seconds in SPANS:
+        monkeypatch.setattr(sessions, "SPAN", timedelta(seconds=seconds))
+        session, cookie, _ = await log_in(keyed, text)
+        status, made, expires_at = await ends_of(keyed, cookie, session)
+        if (200, 201) == (status, made):
+            break
+    late = await keyed.client.get("/v1/jobs", headers=cookie)
+
+    assert (200, 201, 401) == (status, made, late.status_code)
+    assert expires_at <= session["expires_at"]
+
+
+async def test_a_socket_of_a_session_ends_with_the_session(keyed, monkeypatch):
+    text = await keyed.key("acme")
+    address = f"{keyed.url.replace('http', 'ws')}/v1/ws"
+    for seconds in SPANS:
+        monkeypatch.setattr(sessions, "SPAN", timedelta(seconds=seconds))
+        _, cookie, _ = await log_in(keyed, text)
+        end = await closed(connect(address, proxy=None, additional_headers=cookie))
+        if end != 401:
+            break
+
+    assert 1008 == end
 
 
 @pytest.mark.parametrize(

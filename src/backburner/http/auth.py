@@ -64,6 +64,8 @@ class Caller:
     """The permissions of its key; `None` in development: everything is allowed."""
     names_user: bool = False
     """Whether it selected a user with `X-User-Id`."""
+    until: Instant | None = None
+    """When its session ends, if it has one."""
 
     @property
     def visible(self) -> Visibility:
@@ -113,14 +115,15 @@ def by_key(found: Keys) -> Authenticate:
     async def authenticate(connection: HTTPConnection) -> Caller:
         shown = connection.headers.get("authorization")
         if shown is None:
-            key = await _key_of_session(connection, found)
+            caller = await _caller_of_session(connection, found)
         else:
             scheme, _, text = shown.partition(" ")
             is_key = scheme.lower() == "bearer"
             key = await found.check(text.strip()) if is_key else None
-        if key is None:
+            caller = None if key is None else caller_of(key)
+        if caller is None:
             raise Unauthorized("send a valid API key as Authorization: Bearer …")
-        return caller_of(key)
+        return caller
 
     return authenticate
 
@@ -131,15 +134,16 @@ def caller_of(key: ApiKey) -> Caller:
     return Caller(key.owner, grant.scopes, key.id, key.id, grant)
 
 
-async def _key_of_session(connection: HTTPConnection, keys: Keys) -> ApiKey | None:
-    """Return the key that a browser is logged in with, if this request may use it."""
+async def _caller_of_session(connection: HTTPConnection, keys: Keys) -> Caller | None:
+    """Return the caller that a browser is logged in as, if this request may use it."""
     session: Session | None = connection.app.state.server_state.sessions.find(
         connection
     )
     key = None if session is None else await keys.usable(session.key)
-    if session is not None and key is not None:
-        check_csrf(connection, session)
-    return key
+    if session is None or key is None:
+        return None
+    check_csrf(connection, session)
+    return replace(caller_of(key), until=session.expires_at)
 
 
 def check_shares(caller: Caller, shares: Iterable[str | None]) -> None:
@@ -196,7 +200,7 @@ async def admitted(
     refuse_foreign_page(connection)
     caller: Caller = await connection.app.state.server_state.authenticate(connection)
     count(connection, caller)
-    remember(connection, caller)
+    remember(connection, caller, until=caller.until)
     if scope != ANY and caller.scopes.isdisjoint({scope, or_else}):
         raise Forbidden(f"this requires the scope {scope}")
     tenant = connection.headers.get(TENANT_HEADER)

@@ -66,6 +66,9 @@ async def stream_token(request: Request, caller: Reader) -> Response:
     kind, name = asked.subject
     await _check_exists(server_state, caller, kind, name)
     span = timedelta(seconds=asked.seconds)
+    if caller.until is not None:
+        left = caller.until - server_state.engine.now()
+        span = min(span, timedelta(milliseconds=left))
     token, expires_at = issue(server_state.signer, caller, kind, name, span)
     told = {"token": token, "expires_at": wire.time(expires_at)}
     return wire.answer(told, 201, UNKEPT)
