@@ -30,6 +30,33 @@ VIOLATIONS = (
     "one => [one.id, one.nodes.map(node => node.html).slice(0, 3)]))"
 )
 
+COUNT = """
+window.pending = 0
+{
+  const read = window.fetch
+  window.fetch = (path, how) => {
+    const asked = read(path, how)
+    if (String(path).startsWith('/v1/events')) return asked
+    window.pending++
+    const over = () => void window.pending--
+    asked.then(over, over)
+    return asked
+  }
+}
+"""
+"""Counts the requests that are not answered."""
+CALM = """
+new Promise(done => {
+  let calm = 0
+  const look = () => {
+    calm = window.pending ? 0 : calm + 1
+    if (calm > 5) done(true)
+    else requestAnimationFrame(() => setTimeout(look, 10))
+  }
+  look()
+})
+"""
+
 
 class Dashboard:
     """A page of the dashboard, and the server behind it."""
@@ -82,6 +109,14 @@ class Dashboard:
     async def visit(self, path):
         """Open an address of the dashboard."""
         await self.tab.open(f"{self.server.url}/ui/{path}")
+
+    async def count_requests(self):
+        """Count the requests of all pages from now on, for `calm`."""
+        await self.tab.page.add_init_script(COUNT)
+
+    async def calm(self):
+        """Wait until the page has read what it shows, and has drawn it."""
+        await self.tab.evaluate(CALM)
 
     async def shows(self, text, selector="body"):
         """Wait until an element shows a text."""

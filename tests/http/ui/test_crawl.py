@@ -104,35 +104,8 @@ SHOWN = {
     *("Run now", "New schedule", "Enable", "New key", "Revoke", "Change"),
     "cat-choice",
 }
-COUNT = """
-window.pending = 0
-{
-  const read = window.fetch
-  window.fetch = (path, how) => {
-    const asked = read(path, how)
-    if (String(path).startsWith('/v1/events')) return asked
-    window.pending++
-    const over = () => void window.pending--
-    asked.then(over, over)
-    return asked
-  }
-}
-"""
-"""Counts the requests that are not answered."""
-GO = """
-new Promise(done => {
-  let calm = 0
-  const look = () => {
-    calm = window.pending ? 0 : calm + 1
-    if (calm > 5) done(true)
-    else requestAnimationFrame(() => setTimeout(look, 10))
-  }
-  history.pushState(null, '', %s)
-  dispatchEvent(new PopStateEvent('popstate'))
-  look()
-})
-"""
-"""Goes to an address as links do; is fulfilled when the view has read what it shows."""
+GO = "history.pushState(null, '', %s), dispatchEvent(new PopStateEvent('popstate'))"
+"""Goes to an address as links do."""
 SELECT = "document.querySelector('.jobs thead input')?.click()"
 PAGE = """
 new Promise(done => requestAnimationFrame(() => setTimeout(() => done({
@@ -155,6 +128,7 @@ class Crawler:
         for path in paths:
             there = json.dumps(f"/ui/{path}")
             await self._dashboard.tab.evaluate(GO % there)
+            await self._dashboard.calm()
             await self._dashboard.tab.evaluate(SELECT)
             self._note(path, await self._dashboard.tab.evaluate(PAGE))
         return self
@@ -249,7 +223,7 @@ async def things_of(dashboard, owner):
 async def places(dashboard):
     """Make everybody's things once; return all addresses."""
     if not hasattr(dashboard, "crawled"):
-        await dashboard.tab.page.add_init_script(COUNT)
+        await dashboard.count_requests()
         made = [path for owner in OWNERS for path in await things_of(dashboard, owner)]
         _, key = await dashboard.key("platform-administrator", tenant="default")
         schedule = {"capability": "demo.echo", "cron": "0 3 1 1 *", "input": {}}
