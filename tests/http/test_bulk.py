@@ -1,5 +1,8 @@
 """Bulk actions over HTTP: whose jobs they reach, and what they refuse."""
 
+import json
+from hashlib import sha256
+
 import pytest
 
 from backburner import Context, PermanentError, capability
@@ -90,6 +93,37 @@ async def test_a_user_has_few_bulk_actions_that_wait(serve, monkeypatch):
     cancelled = await server.client.post(f"{first['links']['cancel']}", headers=ann)
     assert 200 == cancelled.status_code
     assert 202 == (await ask(ann)).status_code
+
+
+@pytest.mark.one_store
+async def test_the_audit_log_says_how_many_ids_a_bulk_action_has_and_its_job(serve):
+    server = await serve(keyed=True)
+    ann = server.shown(await server.key("acme", user="ann"))
+    ids = [f"job_{'x' * 90}{number}" for number in range(600)]
+    bodies = [
+        {"action": "cancel", "ids": ids},
+        {"action": "retry", "where": {"tag": "x\n\x1b[2J"}, "staged": True},
+    ]
+    made = [
+        await server.client.post("/v1/jobs/bulk", json=body, headers=ann)
+        for body in bodies
+    ]
+    too_long = {"action": "cancel", "ids": ["x" * 101]}
+    refused = await server.client.post("/v1/jobs/bulk", json=too_long, headers=ann)
+    entries = await server.backburner.engine.store.audited("acme", before=None, limit=2)
+
+    assert 422 == refused.status_code
+    assert ["jobs.bulk_retry", "jobs.bulk_cancel"] == [e.action for e in entries]
+    retried, cancelled = [json.loads(entry.target) for entry in entries]
+    [first, second] = [answer.json()["id"] for answer in made]
+    assert (first, "ann", 600) == (
+        *(cancelled["job"], cancelled["user"], cancelled["ids"]),
+    )
+    assert sha256("\n".join(ids).encode()).hexdigest() == cancelled["sha256"]
+    assert (second, {"tag": "x\n\x1b[2J"}, True) == (
+        *(retried["job"], retried["where"], retried["staged"]),
+    )
+    assert entries[0].target.isprintable()
 
 
 @pytest.mark.parametrize(

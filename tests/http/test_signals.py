@@ -164,3 +164,22 @@ async def test_a_signal_does_not_answer_a_question(serve):
     assert "send an answer" in signal.json()["detail"]
     assert [422, 201] == [each.status_code for each in answers]
     assert "no" == ended["output"]
+
+
+@pytest.mark.parametrize("value", ["maybe", "x" * 70_000, "yes"])
+async def test_only_answers_to_open_questions_are_in_the_audit_log(serve, value):
+    server = await serve(capabilities=[waits, asks])
+    job = await server.submit("test.asks")
+    await waiting(server, job)
+    path = f"/v1/jobs/{job['id']}/questions"
+    forged = "x%0A2026-01-01%20admin%20key.created%1b%5b2J%E2%80%AEevil"
+    for name in (forged, "other"):
+        told = await server.client.post(f"{path}/{name}/answer", json="yes")
+        assert told.status_code in {409, 422}
+    await server.client.post(f"{path}/send/answer", json=value)
+    entries = await server.backburner.engine.store.audited(
+        "default", before=None, limit=10
+    )
+
+    expected = [f"{job['id']}/send"] if value == "yes" else []
+    assert expected == [entry.target for entry in entries]

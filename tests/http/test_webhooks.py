@@ -388,6 +388,12 @@ async def test_what_is_no_delivery_or_not_over_is_not_replayed(server, receiving
         for found in (job, waiting)
     ]
     assert [404, 409] == [answer.status_code for answer in refused]
+    entries = await server.backburner.engine.store.audited(
+        "default", before=None, limit=9
+    )
+    assert not {"delivery.replayed", "dead_letter.retried"} & {
+        entry.action for entry in entries
+    }
 
 
 async def test_nobody_submits_a_delivery(server):

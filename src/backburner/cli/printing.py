@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from backburner.clock import SystemClock
+from backburner.domain.escaping import escaped
 from backburner.domain.printable import on_lines, on_one_line
 
 data = Console(soft_wrap=True, highlight=False)
@@ -57,7 +58,7 @@ def write_text(text: str) -> None:
 def write_json(value: Any, *, indent: int | None = None) -> None:
     """Print data as JSON on one line, or indented."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    sys.stdout.write("\n".join(map(_escaped, text.split("\n"))) + "\n")
+    sys.stdout.write("\n".join(map(escaped, text.split("\n"))) + "\n")
     sys.stdout.flush()
 
 
@@ -145,10 +146,3 @@ def _parts(widths: Sequence[int], limit: int) -> list[slice]:
             starts.append(place)
             used = 2 * len(GAP) + width
     return [slice(*ends) for ends in zip(starts, [*starts[1:], None], strict=True)]
-
-
-def _escaped(text: str) -> str:
-    """Return equivalent JSON with every invisible character escaped."""
-    if text.isprintable():
-        return text
-    return "".join(ch if ch.isprintable() else json.dumps(ch)[1:-1] for ch in text)

@@ -359,8 +359,14 @@ class Engine:
     ) -> bool:
         """Answer a question that a job asked a person; return whether it is new."""
         job = await self.find(job_id, owner)
+        await self.question(job, name, value)
+        return await signalling.deliver(self, job, name, value, is_answer=True)
+
+    async def question(self, job: Job, name: str, value: Any) -> Question | None:
+        """Return an open question of a job; raise if it does not take this answer."""
         asked = await self.store.find_question(job.seq, job.generation, name)
-        return await signalling.answer(self, job, name, value, asked)
+        signalling.check_answer(name, value, asked)
+        return asked
 
     async def questions(
         self, owner: Visibility = LOCAL, *, before: int | None = None, limit: int = 50

@@ -16,6 +16,7 @@ retried since.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, Final, Literal
 
 import orjson
@@ -154,6 +155,25 @@ def new_job(
         tokens=0,
         share=owner.user,
     )
+
+
+def summary(job_id: str, asked: BulkInput) -> str:
+    """
+    Return what a bulk action changes, in few characters, for the audit log.
+
+    Of ids it has the number and a digest: their SHA-256, one per line. The input of
+    the job has all of them, for as long as the job is kept.
+    """
+    told: dict[str, Any] = {"job": job_id}
+    told |= {"reach": "tenant"} if asked.user is None else {"user": asked.user}
+    if asked.ids is None:
+        told |= {"where": asked.where, "matched": asked.matched}
+    else:
+        digest = sha256("\n".join(asked.ids).encode()).hexdigest()
+        told |= {"ids": len(asked.ids), "sha256": digest}
+    if asked.staged:
+        told["staged"] = True
+    return orjson.dumps(told).decode()
 
 
 async def check_room(store: Store, new: NewJob) -> None:

@@ -41,13 +41,7 @@ async def deliver(
     signals: Signals, job: Job, name: str, value: Any, *, is_answer: bool = False
 ) -> bool:
     """Store a signal; return whether it is new. Raises `SignalConflict` if refused."""
-    _check_name(name)
-    signal = Signal(name, canonical(value), is_answer)
-    if len(signal.value.encode()) > MAX_SIGNAL_BYTES:
-        raise SignalTooLarge(
-            f"a signal has up to {MAX_SIGNAL_BYTES} bytes, this one has "
-            f"{len(signal.value.encode())}"
-        )
+    signal = _signal(name, value, is_answer=is_answer)
     result = await signals.store.signal(job.seq, signal)
     if result.is_woken:
         signals.woken(job)
@@ -56,16 +50,26 @@ async def deliver(
     return result.answer is SignalAnswer.STORED
 
 
-async def answer(
-    signals: Signals, job: Job, name: str, value: Any, asked: Question | None
-) -> bool:
-    """Answer a question of a job; `InvalidInput` if the answer is not a choice."""
+def check_answer(name: str, value: Any, asked: Question | None) -> None:
+    """Raise if an answer cannot be taken, for example because it is not a choice."""
+    _signal(name, value, is_answer=True)
     choices = None if asked is None else orjson.loads(asked.question).get("choices")
     if choices is not None and value not in choices:
         listed = ", ".join(choices)
         message = f"the answer must be one of these: {listed}"
         raise InvalidInput(message, [FieldError("body", message)])
-    return await deliver(signals, job, name, value, is_answer=True)
+
+
+def _signal(name: str, value: Any, *, is_answer: bool) -> Signal:
+    """Return a signal or an answer; raise if it has a wrong name or is too large."""
+    _check_name(name)
+    signal = Signal(name, canonical(value), is_answer)
+    size = len(signal.value.encode())
+    if size > MAX_SIGNAL_BYTES:
+        raise SignalTooLarge(
+            f"a signal has up to {MAX_SIGNAL_BYTES} bytes, this one has {size}"
+        )
+    return signal
 
 
 def canonical(value: Any) -> str:

@@ -73,6 +73,14 @@ async def listing(
     return await engine.jobs(where, before=before, limit=limit)
 
 
+async def find(engine: Engine, delivery_id: str, owner: Owner) -> Job:
+    """Return a delivery; other jobs are not found."""
+    job = await engine.find(delivery_id, owner)
+    if job.capability != CAPABILITY:
+        raise JobNotFound(f"{delivery_id[:60]!r} is not a delivery")
+    return job
+
+
 async def replay(engine: Engine, delivery_id: str, owner: Owner) -> Job:
     """
     Send a webhook again; its job, flow or batch does not run again.
@@ -80,9 +88,7 @@ async def replay(engine: Engine, delivery_id: str, owner: Owner) -> Job:
     A failed delivery is retried. A successful one is repeated by a new delivery with
     the same message id, so the receiver can recognise it.
     """
-    job = await engine.find(delivery_id, owner)
-    if job.capability != CAPABILITY:
-        raise JobNotFound(f"{delivery_id[:60]!r} is not a delivery")
+    job = await find(engine, delivery_id, owner)
     if job.state is JobState.FAILED:
         return await engine.retry(job.id, owner)
     if not job.state.is_final:

@@ -95,7 +95,7 @@ async def replay(request: Request, caller: Writer, job_id: str) -> Response:
     any other that has ended, a new delivery is submitted.
     """
     engine = server_state_of(request).engine
-    found = await engine.find(job_id, caller.owner)
+    found = await deliveries.find(engine, job_id, caller.owner)
     if found.state is JobState.FAILED:
         if RETRY not in caller.scopes:
             raise Forbidden(f"retrying a dead letter requires the scope {RETRY}")

@@ -86,8 +86,6 @@ Content = Annotated[
 
 MAX_RETRY_AFTER = 60
 ANY_JOB = JobSelection.model_validate({})
-MOST_AUDITED = 1_000
-"""How many characters of a selection are written to the audit log."""
 MOST_COUNTED = 10_000
 """Jobs are counted up to here, as counting more takes long."""
 REACH = 30_000
@@ -309,7 +307,7 @@ async def change_many(request: Request, caller: Reader) -> Response:
         problems.request_id_of(request),
     )
     await bulk.check_room(server_state.engine.store, new)
-    target = asked.model_dump_json(exclude_none=True)[:MOST_AUDITED]
+    target = bulk.summary(new.id, given)
     await audit.record(request, caller, f"jobs.bulk_{asked.action}", target)
     await server_state.engine.store_jobs([new])
     told = {"Location": wire.location(new.id), "Retry-After": "1"}

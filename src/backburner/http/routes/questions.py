@@ -66,12 +66,15 @@ async def answer(
     Answer a question; the job continues at once.
 
     The first answer counts: sending it again returns 200, sending a different one
-    returns 409. The audit log records who answered.
+    returns 409. The audit log records who answered an open question.
     """
     engine = server_state_of(request).engine
     value = await body.read_value(request, limit=MAX_BODY)
     job = await engine.find(job_id, _reach(caller))
-    await audit.record(request, caller, "question.answered", f"{job.id}/{name}"[:200])
+    asked = await engine.question(job, name, value)
+    if asked is not None:
+        target = f"{asked.job}/{asked.name}"
+        await audit.record(request, caller, "question.answered", target)
     is_new = await engine.answer(job.id, name, value, job.owner)
     return stored(job.id, name, is_new=is_new)
 

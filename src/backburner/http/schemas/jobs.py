@@ -68,6 +68,7 @@ Time = Annotated[datetime, BeforeValidator(read_time)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
 TopicName = Annotated[str, StringConstraints(pattern=TOPIC_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+JobId = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 MetadataKey = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_METADATA_KEY)
 ]
@@ -279,7 +280,7 @@ class BulkRequest(Asked):
     )
 
     action: Literal["cancel", "retry"]
-    ids: list[Name] | None = Field(None, min_length=1, max_length=MOST_IDS)
+    ids: list[JobId] | None = Field(None, min_length=1, max_length=MOST_IDS)
     where: JobSelection | None = Field(
         None, description="The filters of a list; `{}` matches all."
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from backburner.domain.auth.key import ApiKey
+from backburner.domain.escaping import escaped
 from backburner.domain.jobs.job import Instant
 
 
@@ -20,6 +21,12 @@ class AuditEntry:
     request_id: str | None = None
     seq: int = 0
     """Its position in the log, assigned by the store."""
+
+    def __post_init__(self) -> None:
+        # Callers choose parts of these: no line break or control character may make
+        # a reader of the log see anything else than this entry.
+        for name in ("actor", "target"):
+            object.__setattr__(self, name, escaped(getattr(self, name)))
 
 
 class KeyStore(Protocol):

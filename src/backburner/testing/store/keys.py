@@ -60,6 +60,14 @@ class KeyConformance:
         told = await store.audited("t", before=None, limit=9)
         assert ["key.created"] == [entry.action for entry in told]
 
+    async def test_an_entry_has_no_invisible_characters(self, store: Store) -> None:
+        target = "x\n2026-01-01 admin key.created\x1b[2J\u202e"
+        await store.record([an_entry("job.changed", target=target)])
+
+        [told] = await store.audited("t", before=None, limit=9)
+        assert r"x\n2026-01-01 admin key.created\u001b[2J\u202e" == told.target
+        assert told.target.isprintable()
+
     async def test_a_key_is_revoked_once(self, store: Store) -> None:
         await store.add_key(a_key(), an_entry())
         first = await store.revoke_key("k1", an_entry("key.revoked"))
