@@ -240,3 +240,96 @@ async def test_the_roles_that_a_caller_is_offered_can_be_granted(keyed):
         *offered[1]
     }
     assert {201} == {answer.status_code for answer in made}
+
+
+async def audited(server, tenant="acme"):
+    """Return the actions and targets in the audit log of a tenant, the oldest first."""
+    store = server.backburner.engine.store
+    entries = await store.audited(tenant, before=None, limit=50)
+    return [(entry.action, entry.target) for entry in reversed(entries)]
+
+
+async def submit_all(server, headers):
+    """Submit one of everything and send a signal; return the ids."""
+    job = {"capability": "demo.echo", "input": {}}
+    asked = [
+        ("/v1/jobs", job),
+        ("/v1/flows", {"steps": [{"name": "one", **job}]}),
+        ("/v1/batches", {"jobs": [job], "sealed": False}),
+    ]
+    made = [
+        (await server.client.post(path, json=body, headers=headers)).json()["id"]
+        for path, body in asked
+    ]
+    filled = f"/v1/batches/{made[2]}/members"
+    signal = f"/v1/jobs/{made[0]}/signals/go"
+    answers = [
+        await server.client.post(filled, json={"jobs": [job]}, headers=headers),
+        await server.client.post(signal, json=1, headers=headers),
+    ]
+    assert [202, 201] == [answer.status_code for answer in answers]
+    return made
+
+
+async def test_what_an_administrator_submits_for_a_user_is_in_the_audit_log(keyed):
+    admin = await holder(keyed, "acme", Role.TENANT_ADMINISTRATOR)
+    before = await audited(keyed)
+    await submit_all(keyed, admin)
+    own = await audited(keyed)
+    job, flow, batch = await submit_all(keyed, {**admin, "X-User-Id": "ann"})
+    entries = (await audited(keyed))[len(own) :]
+
+    assert before == own
+    assert [
+        ("job.submitted", job),
+        ("flow.submitted", flow),
+        ("batch.submitted", batch),
+        ("batch.filled", batch),
+        ("job.signalled", job),
+    ] == entries
+
+
+async def test_what_a_backend_submits_for_its_users_is_not(keyed):
+    text = await keyed.key("acme", "jobs:read", "jobs:write", "users:act")
+    before = await audited(keyed)
+    job, *_ = await submit_all(keyed, keyed.shown(text, **{"X-User-Id": "ann"}))
+    entries = (await audited(keyed))[len(before) :]
+
+    assert [("job.signalled", job)] == entries
+
+
+async def test_logins_and_logouts_are_in_the_audit_log(keyed):
+    text = await keyed.key("acme", "jobs:read", user="ann")
+    before = await audited(keyed)
+    await keyed.client.post("/v1/session", json={"key": "bb_live_wrong"})
+    session = await keyed.client.post("/v1/session", json={"key": text})
+    headers = {
+        "Content-Type": "application/json",
+        "Cookie": session.headers["set-cookie"].partition(";")[0],
+        "X-CSRF-Token": session.json()["csrf_token"],
+    }
+    keyed.client.cookies.clear()
+    out = await keyed.client.delete("/v1/session", headers=headers)
+    key_id = text.split("_")[2]
+
+    assert 204 == out.status_code
+    assert [("session.opened", key_id), ("session.closed", key_id)] == (
+        await audited(keyed)
+    )[len(before) :]
+
+
+async def test_a_link_to_anothers_content_is_in_the_audit_log(serve):
+    server = await serve(keyed=True, body_limit=1024 * 1024)
+    ann = server.shown(await server.key("acme", "jobs:read", "jobs:write", user="ann"))
+    operator = await holder(server, "acme", Role.TENANT_OPERATOR)
+    large = {"capability": "demo.echo", "input": {"text": "x" * 100_000}}
+    job = (await server.client.post("/v1/jobs", json=large, headers=ann)).json()["id"]
+    before = await audited(server)
+    path = f"/v1/jobs/{job}/link"
+    links = [
+        await server.client.get(path, params={"part": "input"}, headers=headers)
+        for headers in (ann, operator)
+    ]
+
+    assert [200, 200] == [link.status_code for link in links], links[0].text
+    assert [("content.linked", job)] == (await audited(server))[len(before) :]

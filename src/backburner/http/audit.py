@@ -2,6 +2,8 @@
 
 from starlette.requests import Request
 
+from backburner.domain.auth.access import READ_TENANT
+from backburner.domain.jobs.job import Owner
 from backburner.http.auth import Caller, actor_of
 from backburner.http.state import server_state_of
 from backburner.ports.store.keys import AuditEntry
@@ -25,3 +27,24 @@ async def record(request: Request, caller: Caller, action: str, target: str) -> 
     """Write an entry before the action, so that no action is missing in the log."""
     entry = entry_of(request, caller, action, target)
     await server_state_of(request).engine.store.record([entry])
+
+
+async def record_for_other(
+    request: Request, caller: Caller, owner: Owner, action: str, target: str
+) -> None:
+    """Write an entry if the action concerns another owner than the key's own."""
+    if owner != caller.own:
+        await record(request, caller, action, target)
+
+
+async def record_submit(
+    request: Request, caller: Caller, action: str, target: str
+) -> None:
+    """
+    Write an entry if an administrator submits for another owner.
+
+    Not for keys without `tenant:read`: they are those of backends, which submit for
+    their users all the time. Each job names the key that submitted it.
+    """
+    if READ_TENANT in caller.scopes:
+        await record_for_other(request, caller, caller.owner, action, target)

@@ -68,6 +68,13 @@ class Caller:
     """When its session ends, if it has one."""
 
     @property
+    def own(self) -> Owner:
+        """The owner as which its key acts if a request names no other."""
+        if self.grant is None:
+            return LOCAL
+        return Owner(self.grant.tenant, self.grant.user or DEFAULT_USER)
+
+    @property
     def visible(self) -> Visibility:
         """The rows that it sees: its own, or with `tenant:read` those of its tenant."""
         return (

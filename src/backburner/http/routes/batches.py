@@ -71,6 +71,7 @@ async def open_batch(request: Request, caller: Writer) -> Response:
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
         new, members = await _read_batch(request, caller)
+        await audit.record_submit(request, caller, "batch.submitted", new.id)
         submitted = await server_state.engine.batches.store(new, members)
         groups.forget_inputs(members.jobs)
         groups.forget_inputs(s.job for flow in members.flows for s in flow.steps)
@@ -128,6 +129,7 @@ async def fill(request: Request, caller: Writer, batch_id: str) -> Response:
     batch = await batches.find(batch_id, caller.owner)
     with server_state.bodies.place(request):
         members, seal = await _read_members(request, caller, batch)
+        await audit.record_submit(request, caller, "batch.filled", batch.id)
         submitted = await batches.fill(batch.id, caller.owner, members, seal=seal)
     told = {"Location": group_wire.batch_location(batch.id), "Retry-After": "1"}
     if submitted and all(answer.replayed for answer in submitted):

@@ -15,7 +15,7 @@ from backburner.domain.errors import (
     StoreUnavailable,
 )
 from backburner.domain.jobs.job import JobState
-from backburner.http import contents, wire
+from backburner.http import audit, contents, wire
 from backburner.http.auth import Anybody, Reader
 from backburner.http.problems import LinkRefused, NoResult, documented
 from backburner.http.schemas.jobs import LinkQuery, LinkView, Signed
@@ -55,6 +55,7 @@ async def link(
     named = reference(job.input if query.part == "input" else job.output)
     if named is None:
         raise BlobMissing(f"the {query.part} is small: it is in the job itself")
+    await audit.record_for_other(request, caller, job.owner, "content.linked", job.id)
     url, expires_at = server_state.signed_urls.sign(
         f"/v1/blobs/{named.key.id}", span=timedelta(seconds=query.seconds)
     )

@@ -1,5 +1,6 @@
 """Routes for pages in a browser: stream tokens and sessions."""
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,15 +14,24 @@ from backburner.domain.errors import (
     FlowNotFound,
     InvalidInput,
     JobNotFound,
+    StoreFull,
     StoreUnavailable,
 )
-from backburner.http import body, wire
-from backburner.http.auth import Anybody, Caller, Reader, caller_of, refuse_foreign_page
+from backburner.http import audit, body, wire
+from backburner.http.auth import (
+    Anybody,
+    Caller,
+    Reader,
+    caller_of,
+    count,
+    refuse_foreign_page,
+)
 from backburner.http.problems import (
     BodyTooLarge,
     CsrfRefused,
     ForeignOrigin,
     MalformedBody,
+    TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
     documented,
@@ -87,7 +97,9 @@ async def stream_token(request: Request, caller: Reader) -> Response:
         InvalidInput,
         ForeignOrigin,
         Unauthorized,
+        TooManyRequests,
         StoreUnavailable,
+        StoreFull,
         public=True,
     ),
     openapi_extra={"requestBody": jobs.json_body("SessionRequest")},
@@ -106,6 +118,9 @@ async def log_in(request: Request, _caller: Anybody) -> Response:
     key = await server_state.keys.check(asked.key.get_secret_value().strip())
     if key is None:
         raise Unauthorized("the API key is not valid")
+    caller = caller_of(key)
+    count(request, caller)
+    await audit.record(request, caller, "session.opened", key.id)
     session, cookie = server_state.sessions.open(key.id)
     return wire.answer(_view(session, key), 200, {**UNKEPT, "Set-Cookie": cookie})
 
@@ -144,11 +159,21 @@ async def log_out(request: Request, _caller: Anybody) -> Response:
     A copy of the cookie stays valid until it expires; revoke the key to end that too.
     """
     refuse_foreign_page(request)
-    sessions = server_state_of(request).sessions
+    server_state = server_state_of(request)
+    sessions = server_state.sessions
     found = sessions.find(request)
     if found is not None:
         check_csrf(request, found)
+        # Without the store, too, the browser forgets its cookie.
+        with suppress(StoreUnavailable):
+            await _record_end(request, found)
     return Response(status_code=204, headers={"Set-Cookie": sessions.closing()})
+
+
+async def _record_end(request: Request, session: Session) -> None:
+    key = await server_state_of(request).keys.usable(session.key)
+    if key is not None:
+        await audit.record(request, caller_of(key), "session.closed", key.id)
 
 
 async def _check_exists(

@@ -69,6 +69,7 @@ async def submit(request: Request, caller: Writer) -> Response:
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
         new = await _prepared(request, caller)
+        await audit.record_submit(request, caller, "flow.submitted", new.id)
         submitted = (await server_state.engine.flows.store([new]))[0]
         groups.forget_inputs(step.job for step in new.steps)
     return await _receipt(request, caller, new, submitted)

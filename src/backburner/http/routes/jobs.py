@@ -156,6 +156,7 @@ async def submit(request: Request, caller: Writer) -> Response:
         given = orjson.dumps(asked.input)
         prepare = partial(server_state.engine.prepare, asked.capability, given, options)
         new = await body.checked(request, prepare)
+        await audit.record_submit(request, caller, "job.submitted", new.id)
         submitted = (await server_state.engine.store_jobs([new]))[0]
         # The input may be large: release it before the caller waits.
         del asked, given, prepare

@@ -11,7 +11,7 @@ from backburner.domain.errors import (
     SignalConflict,
     SignalTooLarge,
 )
-from backburner.http import body, wire
+from backburner.http import audit, body, wire
 from backburner.http.auth import Writer
 from backburner.http.problems import (
     BodyTooLarge,
@@ -80,5 +80,8 @@ async def signal(request: Request, caller: Writer, job_id: str, name: str) -> Re
     """
     value = await body.read_value(request, limit=MAX_BODY)
     engine = server_state_of(request).engine
+    if caller.owner != caller.own:
+        job = await engine.find(job_id, caller.owner)
+        await audit.record(request, caller, "job.signalled", job.id)
     is_new = await engine.signal(job_id, name, value, caller.owner)
     return stored(job_id, name, is_new=is_new)
