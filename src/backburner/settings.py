@@ -203,8 +203,9 @@ class Settings(BaseSettings):
     """Maximum number of jobs that one worker runs at the same time. Default: 100."""
     queues: Annotated[tuple[str, ...], NoDecode] = ()
     """
-    Queues that a worker takes jobs from, separated by commas. Default: all queues of
-    its capabilities. Example: `default,imports`.
+    Queues that a worker takes jobs from, separated by commas. Of these, at least one
+    must be used by its capabilities or declared with `Queue(…)`; for others it logs a
+    warning. Default: all queues of its capabilities. Example: `default,imports`.
     """
     poll_seconds: Seconds = 1.0
     """

@@ -69,6 +69,7 @@ from backburner.ports.ai import Provider
 from backburner.ports.broker import Broker
 from backburner.ports.clock import Clock
 from backburner.ports.faults import Faults, NoFaults
+from backburner.ports.log import log
 from backburner.ports.notifier import Notifier
 from backburner.ports.store import Store
 from backburner.ports.store.keys import KeyStore
@@ -198,7 +199,8 @@ class Parts:
                 "BACKBURNER_APPS, or pass `capabilities` or `apps` to Backburner"
             )
         registry.own(bulk(self.engine))
-        registry.check_queues(settings.queues)
+        for queue in registry.check_queues(settings.queues):
+            log.warning("no capability of this worker uses the queue", queue=queue)
         runtime = Runtime(
             store=self.engine.store,
             notifier=self._notifier,

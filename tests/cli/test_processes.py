@@ -64,6 +64,20 @@ def test_a_fault_strikes_at_the_nth_hit(serve):
 
 
 @pytest.mark.usefixtures("gate")
+def test_a_worker_runs_jobs_of_a_queue_that_none_of_its_capabilities_uses(serve, start):
+    apps = ("--app", "backburner.demo:app")
+    server = serve("--no-worker", *apps, "--app", "gated:app")
+    worker = start("worker", "--dev", *apps, "--queues", "demo,default")
+    with Client(server.url) as client:
+        job = client.submit("demo.echo", {"a": 1}, queue="default")
+        ended = client.wait(job["id"])
+    warning = worker.says("no capability of this worker uses the queue")
+
+    assert "succeeded" == ended["state"]
+    assert "default" in warning
+
+
+@pytest.mark.usefixtures("gate")
 def test_a_worker_takes_from_the_queues_it_is_told(serve, start):
     apps = ("--app", "gated:app", "--app", "backburner.demo:app")
     server = serve("--no-worker", *apps)

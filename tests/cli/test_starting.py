@@ -99,10 +99,11 @@ MOCK = {"BACKBURNER_AI": "mock"}
         (["worker"], {"BACKBURNER_APPS": "wrong"}, "installed: ai, "),
         (["serve", "songs", "--dev"], {}, "no application is named 'songs'"),
         (
-            ["worker", "--dev", "--queues", "demo,nope"],
+            ["worker", "--dev", "--queues", "nope,neither"],
             {},
             "no capability uses the queue 'nope'; known: backburner",
         ),
+        (["worker", "--dev", "--queues", "nope"], {}, "queues=[Queue('nope')]"),
         (["worker"], {"BACKBURNER_APPS": ""}, "--app or BACKBURNER_APPS"),
         (["serve"], KEYED, "BACKBURNER_WEBHOOK_SECRET is not set"),
         (["serve", "tasks", "--dev"], THERE, "AI_SERVICE_BASE_URL is not set"),

@@ -3,7 +3,7 @@
 import difflib
 import inspect
 import types
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import (
@@ -273,15 +273,21 @@ class Registry:
             if name not in self._without_queue:
                 yield found.queue
 
-    def check_queues(self, chosen: Iterable[str]) -> None:
-        """Refuse a queue that no capability uses and whose limits nobody declared."""
+    def check_queues(self, chosen: Collection[str]) -> list[str]:
+        """
+        Return the chosen queues that no capability uses and nobody declared.
+
+        Refuse them if all are such queues: the worker would wait for ever.
+        """
         known = {*self.served(), *self.policies, *self.withheld}
-        for queue in chosen:
-            if queue not in known:
-                raise ConfigurationError(
-                    f"no capability uses the queue {queue!r}; "
-                    f"known: {', '.join(sorted(known))}"
-                )
+        unknown = [queue for queue in chosen if queue not in known]
+        if unknown and len(unknown) == len(chosen):
+            raise ConfigurationError(
+                f"no capability uses the queue {unknown[0]!r}; "
+                f"known: {', '.join(sorted(known))}; if jobs name it when they are "
+                f"submitted, declare it: App(…, queues=[Queue({unknown[0]!r})])"
+            )
+        return unknown
 
     def claimed(self, chosen: Iterable[str] = ()) -> list[str]:
         """Return the queues that a worker claims from: the chosen ones, or all."""
