@@ -228,6 +228,39 @@ def test_a_transaction_that_stays_open_does_not_fill_the_memory():
     assert many == horizon.safe
 
 
+def delay(horizon, begin, end, overlap):
+    """Return how many notes the horizon is late, at most, with such transactions."""
+    late = []
+    for n in range(begin, end):
+        horizon.note(newest=n, drawn=n)
+        horizon.pass_over(max(0, n - overlap), made=n)
+        late.append(n - overlap - horizon.safe)
+    return max(late[2 * overlap :])
+
+
+@pytest.mark.parametrize("overlap", [100, 2_000, 20_000])
+def test_transactions_that_always_overlap_delay_little(overlap):
+    """*Before: up to twice as long as they overlap.*"""
+    assert delay(Horizon(), 1, 4 * overlap, overlap) <= overlap // 100
+
+
+def test_notes_are_close_again_after_long_transactions():
+    horizon = Horizon()
+    delay(horizon, 1, 60_000, 20_000)
+
+    assert delay(horizon, 60_000, 70_000, 1_000) <= 10
+
+
+def test_a_look_that_arrives_late_hides_no_event_when_notes_are_thinned():
+    horizon = Horizon()
+    for n in range(1, MOST_NOTES + 1):
+        horizon.note(newest=n, drawn=n)
+    horizon.note(newest=1, drawn=1)
+    horizon.pass_over(MOST_NOTES, made=horizon.made)
+
+    assert MOST_NOTES == horizon.safe
+
+
 class Held:
     """Holds the answer of the first look back, as a slow network would."""
 

@@ -4,8 +4,10 @@ from collections import deque
 from typing import Final
 
 MOST_NOTES: Final = 1_000
-"""How many notes are kept while a transaction stays open, an even number. With fewer,
-events become safe in larger steps when transactions end."""
+"""How many notes are kept while transactions stay open, an even number. With fewer,
+events become safe in larger steps."""
+FEW_NOTES: Final = MOST_NOTES // 4
+"""From how many notes on the steps may be larger than one."""
 
 
 class Horizon:
@@ -27,6 +29,8 @@ class Horizon:
         self._notes: deque[tuple[int, int, int]] = deque()
         """An event, an id that was assigned after it, and the number of the note."""
         self._noted = 0
+        self._step = 1
+        """How many looks one note stands for: all the same, or old ones thin out."""
         self.made = 0
         """The number of notes so far; read before the query is sent."""
         self.safe = 0
@@ -38,12 +42,20 @@ class Horizon:
 
     def note(self, newest: int, drawn: int) -> None:
         """Note an event that was seen before the transaction id was assigned."""
-        self._noted = max(self._noted, newest)
+        notes = self._notes
         self.made += 1
-        self._notes.append((newest, drawn, self.made))
-        if len(self._notes) > MOST_NOTES:
+        # A look that arrives late has lower ones. Higher ids prove the same later.
+        newest = self._noted = max(self._noted, newest)
+        drawn = max(notes[-1][1], drawn) if notes else drawn
+        if len(notes) < FEW_NOTES:
+            self._step = max(1, self._step // 2)
+        if len(notes) > 1 and notes[-1][2] - notes[-2][2] < self._step:
+            notes.pop()
+        notes.append((newest, drawn, self.made))
+        if len(notes) > MOST_NOTES:
             # Every second one is dropped, but not the first and the newest.
-            self._notes = deque([*self._notes][::2])
+            self._notes = deque([*notes][::2])
+            self._step *= 2
 
     def pass_over(self, oldest_running: int, *, made: int) -> None:
         """Record that all transactions below an id had ended when `made` was read."""
