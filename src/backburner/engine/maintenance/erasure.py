@@ -24,6 +24,8 @@ It is called until it returns 0, and again from the start after a crash.
 
 LIMIT: Final = 200
 """How many jobs, flows or rows one transaction deletes."""
+PASSES: Final = 3
+"""How often to delete everything, if jobs have been submitted meanwhile."""
 PAUSE_SECONDS: Final = 0.2
 """How long to wait for cancelled batches to end before looking again."""
 ACTION: Final = "users.erase"
@@ -54,8 +56,9 @@ class Eraser:
         Delete a user's data and return the number of deleted rows, by kind.
 
         Raises `StillWorking` and changes nothing while the user has unfinished work,
-        unless `cancel` ends it first. `alias` replaces the name in the ledger. The
-        audit log gets a digest of the name, not the name.
+        unless `cancel` ends it first. Also raises it if jobs are submitted for the user
+        all the time; those that had ended by then are deleted. `alias` replaces the
+        name in the ledger. The audit log gets a digest of the name, not the name.
         """
         if not cancel:
             await self._check_idle(owner)
@@ -65,14 +68,18 @@ class Eraser:
         await self._store.record([entry])
         if cancel:
             await self._cancel(owner)
-        counts = Counter(await self._erase(owner, alias))
-        while True:
+        counts: Counter[str] = Counter()
+        for _ in range(PASSES):
+            counts.update(await self._erase(owner, alias))
             await self._check_idle(owner)
             if not any(await self._store.erasable(owner, limit=1)):
                 return dict(counts)
             # A job was submitted after the keys were deleted or `_cancel` looked, and
             # has ended: neither it nor what it wrote to an application was deleted.
-            counts.update(await self._erase(owner, alias))
+        raise StillWorking(
+            "new jobs are submitted for the user while they are erased: stop the "
+            "schedule or the service that does so and run this command again"
+        )
 
     async def _erase(self, owner: Owner, alias: str) -> Mapping[str, int]:
         # Keys first: the user must not submit while they are being erased.
