@@ -8,6 +8,7 @@ import pytest
 import uvloop
 
 from backburner.clock import SystemClock
+from backburner.engine.observability import vitals
 from backburner.engine.observability.vitals import LagMeter, resident_memory
 from backburner.testing.doubles import FrozenClock
 
@@ -60,3 +61,13 @@ def test_the_memory_of_a_process_is_known_here():
 
     assert memory is not None
     assert 10_000_000 < memory
+
+
+@pytest.mark.parametrize("content", [None, b"", b"1", b"1 many 3"])
+def test_memory_that_cannot_be_read_is_unknown(tmp_path, monkeypatch, content):
+    """*Before: an error, and with it no heartbeat, if the file was there.*"""
+    if content is not None:
+        tmp_path.joinpath("statm").write_bytes(content)
+    monkeypatch.setattr(vitals, "PAGES", tmp_path / "statm")
+
+    assert resident_memory() is None

@@ -65,9 +65,13 @@ class LagMeter:
 
 
 def resident_memory() -> int | None:
-    """Return how many bytes of this process are in memory; `None` if not on Linux."""
+    """
+    Return how many bytes of this process are in memory; `None` if that is not known.
+
+    Only Linux has the file. It must not raise whatever the file contains: the
+    heartbeat reports the number, and without heartbeats the worker loses its lease.
+    """
     try:
-        pages = int(PAGES.read_bytes().split()[1])
-    except OSError:
+        return int(PAGES.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
         return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
