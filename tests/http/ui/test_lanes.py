@@ -16,10 +16,10 @@ WORKER = WorkerInfo("w_ui", "here", 1, 8, ("none",), 0)
 HOSTILE = "Send <b>this</b> to \u202e5 customers\u001b[31m?"
 
 
-async def call(store, lane, number, *, is_refused=False, is_over=True):
+async def call(store, lane, number, *, worker=None, is_refused=False, is_over=True):
     """Ask for leave; say what the provider answered, if it answered."""
     ask = PermitRequest(f"p_{lane}_{number}")
-    permit = await store.take_permit(lane, WORKER.id, ask)
+    permit = await store.take_permit(lane, worker or WORKER.id, ask)
     if is_over and hasattr(permit, "at"):
         told = RateLimitInfo(is_refused=is_refused, wait=90_000 if is_refused else None)
         await store.give_permit(lane, permit, told, ask)
