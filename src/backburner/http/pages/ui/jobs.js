@@ -3,7 +3,7 @@ import {
   html, useEffect, useRef, useState, useSignal, address, Ago, api, batch, exact, go, may, me, money, now, number, reconnected, route, say,
   sayProblem, signal, span, throttled, useApi, useEvents, useKeys, bounded,
 } from './core.js'
-import { confirmed, Empty, Failure, Frame, Head, inline, LIVE, Name, State, STATES } from './parts.js'
+import { confirmed, Empty, Failure, Frame, Head, inline, LIVE, Name, State, STATES, useSample } from './parts.js'
 
 const FIELDS = ['state', 'capability', 'queue', 'tag', 'user', 'since', 'until', 'fingerprint', 'flow', 'batch', 'worker', 'sort']
 const PAGE = 50
@@ -57,19 +57,12 @@ function asked(query) {
 }
 
 // --- No jobs: the one command to get started ---------------------------------------------
-
-const SAMPLE = 'demo.echo'
-const isSample = one => !one.name.startsWith('backburner.') && one.name !== 'webhook.deliver'
-
 /** How to submit a first job to this server, of a capability that it has. */
 export function NoJobs() {
-  const { data } = useApi('/v1/capabilities')
-  if (!data) return null
-  const names = data.items.filter(isSample).map(one => one.name)
-  const name = names.includes(SAMPLE) ? SAMPLE : names[0]
-  const input = name === SAMPLE ? '{"hello": "world"}' : '{}'
-  const command = name ? `backburner submit ${name} '${input}' --url ${location.origin}` : 'backburner serve --dev --app MODULE:APP'
-  return html`<${Empty} title="There are no jobs yet" command=${name && !may('jobs:write') ? undefined : command}>${name ? 'Submit one, and it appears here.' : 'This server has no capabilities. Start it with an application:'}</${Empty}>`
+  const sample = useSample()
+  if (sample === undefined) return null
+  const command = sample ? `backburner submit ${sample.name} '${sample.input}'` : 'backburner serve --dev --app MODULE:APP'
+  return html`<${Empty} title="There are no jobs yet" command=${sample && !may('jobs:write') ? undefined : command}>${sample ? 'Submit one, and it appears here.' : 'This server has no capabilities. Start it with an application:'}</${Empty}>`
 }
 
 // --- Rows -----------------------------------------------------------------------------

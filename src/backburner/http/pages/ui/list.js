@@ -9,7 +9,7 @@ const PAGE = 50
  * Rows that are shown change in place; new ones are only counted (`fresh`) until `show()`,
  * so that nothing moves under the pointer. A row that the list has no more is `isGone`.
  */
-export function useList(path, { live = 2000, when = () => true, idOf = row => row.id }) {
+export function useList(path, { live = 2000, when = () => true, idOf = row => row.id, read = api }) {
   const [list, set] = useState({ path: null, rows: [], next: null, fresh: 0, error: null })
   const current = useRef(path)
   current.current = path
@@ -17,7 +17,7 @@ export function useList(path, { live = 2000, when = () => true, idOf = row => ro
   load.current ??= async ({ replace = false } = {}) => {
     const wanted = current.current
     try {
-      const page = await api(wanted)
+      const page = await read(wanted)
       if (wanted !== current.current) return
       set(was => {
         const next = { path: wanted, next: page.next_cursor, fresh: 0, error: null }
@@ -66,4 +66,28 @@ export function useRows(rows, open, name, idOf = row => row.id) {
     ...(open && { Enter: [() => rows[current] && open(rows[current]), `Open the ${name}`] }),
   })
   return current
+}
+
+/**
+ * Move through the rows of all tables of a view by j and k, and follow a row's first link by Enter.
+ *
+ * Returns a function that gives the attributes of the row with an id.
+ */
+export function useTables() {
+  const [id, setId] = useState(null)
+  const rows = () => [...document.querySelectorAll('tr[data-row]')]
+  const at = () => rows().findIndex(row => row.dataset.row === id)
+  const move = step => {
+    const all = rows()
+    const next = all[Math.max(0, Math.min(all.length - 1, at() + step))]
+    if (!next) return
+    setId(next.dataset.row)
+    next.scrollIntoView({ block: 'nearest' })
+  }
+  useKeys({
+    j: [() => move(1), 'Next row'],
+    k: [() => move(-1), 'Previous row'],
+    Enter: [() => rows()[at()]?.querySelector('a')?.click(), 'Open the row'],
+  })
+  return own => ({ 'data-row': own, class: own === id ? 'current' : '', 'aria-current': own === id ? 'true' : undefined })
 }

@@ -1,5 +1,5 @@
 // Elements that several views use.
-import { effect, html, me, signal, useEffect, useRef, useState, bounded, say, visible } from './core.js'
+import { effect, html, me, signal, useApi, useEffect, useRef, useState, api, bounded, say, sayProblem, visible } from './core.js'
 
 // --- Icons: drawn here, so that no font is needed --------------------------------------
 
@@ -78,6 +78,19 @@ export function Copy({ text, label = 'Copy', name }) {
   return html`<button class="quiet" onClick=${copy} aria-label=${label ? undefined : `Copy ${name}`} title=${`Copy ${name || ''}`}><${Icon} name="copy" /> ${label}</button>`
 }
 
+/** Send a request that changes something; say what came of it and read again. */
+export async function act(path, done, reload, { method = 'POST', body = method === 'DELETE' ? undefined : {} } = {}) {
+  try {
+    const answer = await api(path, { method, body })
+    say(done, 'info', answer?.id && answer.capability ? ['Show the job', `/ui/jobs/${answer.id}`] : null)
+    reload()
+    return true
+  } catch (problem) {
+    sayProblem(problem)
+    return false
+  }
+}
+
 const question = signal(null)
 
 /** Ask before something that cannot be undone; resolves to whether to do it. */
@@ -116,11 +129,54 @@ export function Confirmation() {
 
 // --- What a view shows when it has nothing -------------------------------------------------
 
-export const Empty = ({ title, children, command }) => html`<div class="empty">
-  <h2>${title}</h2>
+const USUAL = ['http://127.0.0.1:8765', 'http://localhost:8765']
+const LOCAL = /\bbackburner (worker|serve|keys|doctor)\b/
+
+/** Return a command so that it reaches this server: with its address, unless that is the default. */
+export const reaching = command =>
+  USUAL.includes(location.origin) || LOCAL.test(command) || / --url |^curl /.test(command) ? command : `${command} --url ${location.origin}`
+
+/** A command to copy that can be run as it is; if it needs a key, a line says where it reads it. */
+export const Command = ({ text }) => html`<div class="command"><code>${reaching(text).split(' ').flatMap((word, at) => [at ? ' ' : '', html`<span class="word">${word}</span>`])}</code><${Copy} text=${reaching(text)} name="the command" /></div>
+  ${me.value?.needs_login && !LOCAL.test(text) && html`<p class="key-note">Set the environment variable <code>BACKBURNER_API_KEY</code> to an API key first.</p>`}`
+
+export const Empty = ({ title, children, command, level = 'h2' }) => html`<div class="empty">
+  <${level}>${title}</${level}>
   <p>${children}</p>
-  ${command && html`<div class="command"><code>${command}</code><${Copy} text=${command} name="the command" /></div>`}
+  ${command && html`<${Command} text=${command} />`}
 </div>`
+
+/** Return the smallest value that a JSON schema accepts, as far as that is simple. */
+export function least(schema, root = schema) {
+  if (schema?.$ref) return least(root.$defs?.[schema.$ref.split('/').at(-1)], root)
+  if (!schema || schema === true) return null
+  if ('default' in schema) return schema.default
+  if ('const' in schema) return schema.const
+  const choices = schema.enum ?? schema.examples
+  if (choices?.length) return choices[0]
+  if (schema.anyOf || schema.allOf) return least((schema.anyOf ?? schema.allOf)[0], root)
+  const type = [schema.type].flat()[0]
+  if (type === 'object' || schema.properties) return Object.fromEntries((schema.required ?? []).map(name => [name, least(schema.properties?.[name], root)]))
+  if (type === 'array') return schema.minItems ? [least(schema.items, root)] : []
+  if (type === 'string') return 'text'
+  if (type === 'integer' || type === 'number') return schema.minimum ?? 1
+  return type === 'boolean' ? false : null
+}
+
+/**
+ * Return a capability of this server to try: `{name, input}` with JSON for a shell.
+ *
+ * null: it has none; undefined: not known yet.
+ */
+export function useSample() {
+  const { data } = useApi('/v1/capabilities')
+  if (!data) return undefined
+  const usable = data.items.filter(one => !one.name.startsWith('backburner.') && one.name !== 'webhook.deliver')
+  const one = usable.find(each => each.name === 'demo.echo') ?? usable[0]
+  if (!one) return null
+  const input = one.name === 'demo.echo' ? { hello: 'world' } : least(one.input_schema)
+  return { name: one.name, input: JSON.stringify(input).replaceAll("'", "'\\''") }
+}
 
 export const Failure = ({ error, retry }) =>
   error && html`<div class="notice bad" role="alert">
