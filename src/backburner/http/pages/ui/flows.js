@@ -3,27 +3,28 @@ import {
   html, useEffect, useRef, useState, address, Ago, api, bounded, go, may, me, now, number, reconnected, route, say, sayProblem,
   span, throttled, useApi, useEvents, useKeys,
 } from './core.js'
-import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, LIVE, Name, Shares, State, STATES } from './parts.js'
+import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, LIVE, Name, Shares, State, STATES, useSample } from './parts.js'
 import { draw, NODE } from './graph.js'
 import { Fresh, useList, useRows } from './list.js'
 
 const ROWS = 50
 const NONE = []
 const REREAD = 1500 // ms
-const FLOW = '{"steps": [{"name": "first", "capability": "demo.echo", "input": {}}, {"name": "then", "capability": "demo.echo", "needs": ["first"]}]}'
-const BATCH = '{"jobs": [{"capability": "demo.echo", "input": {"page": 1}}, {"capability": "demo.echo", "input": {"page": 2}}]}'
+const flowOf = (capability, input) => `{"steps": [{"name": "first", "capability": "${capability}", "input": ${input}}, {"name": "then", "capability": "${capability}", "input": ${input}, "needs": ["first"]}]}`
+const batchOf = (capability, input) => `{"jobs": [{"capability": "${capability}", "input": ${input}}, {"capability": "${capability}", "input": ${input}}]}`
 const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? '' : 's'}`
 const took = one => (one.started_at ?? one.created_at ? (one.finished_at ? Date.parse(one.finished_at) : now.value) - Date.parse(one.started_at ?? one.created_at) : null)
 const percent = (part, whole) => (whole ? Math.floor((100 * part) / whole) : 0)
-const isOwn = one => one.user === me.value.user || !me.value.needs_login
+/** Whether the caller may cancel it: it is theirs, or they may act for any user of the tenant. */
+const mayCancel = one => may('jobs:write') && (one.user === me.value.user || !me.value.needs_login || me.value.changes_tenant)
 
 // --- The lists -----------------------------------------------------------------------------
 
 const KINDS = {
   flows: { noun: 'flow', states: ['running', 'succeeded', 'failed', 'cancelled'], field: 'flow_id',
-    command: () => `echo '${FLOW}' | backburner flows submit -`, about: 'A flow is a set of jobs that depend on each other.' },
+    command: (name, input) => `echo '${flowOf(name, input)}' | backburner flows submit -`, about: 'A flow is a set of jobs that depend on each other.' },
   batches: { noun: 'batch', states: ['open', 'finished'], field: 'batch_id',
-    command: () => `curl ${location.origin}/v1/batches${me.value.needs_login ? ' -H "Authorization: Bearer $BACKBURNER_API_KEY"' : ''} -H 'Content-Type: application/json' -d '${BATCH}'`,
+    command: (name, input) => `curl -fsS ${location.origin}/v1/batches${me.value.needs_login ? ' -H "Authorization: Bearer $BACKBURNER_API_KEY"' : ''} -H 'Content-Type: application/json' -d '${batchOf(name, input)}'`,
     about: 'A batch is a set of jobs and flows that are counted together.' },
 }
 const LOOK = { open: 'running', finished: 'succeeded' }
@@ -43,8 +44,16 @@ function Progress({ batch }) {
     <span>${number(done)}${total ? ` of ${number(total)}` : ' ended'}${failed ? html`, <span class="bad-text">${number(failed)} failed</span>` : ''}</span></span>`
 }
 
+function NoGroups({ kind }) {
+  const sample = useSample()
+  if (sample === undefined) return null
+  const { about, command } = KINDS[kind]
+  const canSubmit = sample && may('jobs:write')
+  return html`<${Empty} title=${`There are no ${kind} yet`} command=${canSubmit ? command(sample.name, sample.input) : undefined}>${about}${canSubmit ? ' Submit one, and it appears here.' : ''}</${Empty}>`
+}
+
 function Groups({ kind }) {
-  const { noun, states, field, command, about } = KINDS[kind]
+  const { noun, states, field } = KINDS[kind]
   const query = route.value.query
   const path = `/v1/${kind}${address('', { limit: ROWS, state: query.state, tag: query.tag, batch: query.batch, cursor: query.cursor }).slice(4)}`
   const list = useList(path, { when: event => event[field] })
@@ -70,7 +79,7 @@ function Groups({ kind }) {
     <${Failure} error=${list.error} retry=${list.reload} />
     ${list.isRead && !list.rows.length && !list.error ? isFiltered || query.cursor
       ? html`<${Empty} title=${`No ${noun} matches`}>Change the filters, or <a href=${`/ui/${kind}`}>show all</a>.</${Empty}>`
-      : html`<${Empty} title=${`There are no ${kind} yet`} command=${command()}>${about} Submit one, and it appears here.</${Empty}>`
+      : html`<${NoGroups} kind=${kind} />`
       : html`<div class="jobs groups"><${Frame} label=${isBatch ? 'Batches' : 'Flows'}><table>
         <colgroup><col class="w-state" /><col /><col class=${isBatch ? 'w-progress' : 'w-steps'} />${seesTenant && html`<col class="w-queue optional" />`}<col class="w-when" /><col class="w-short small" /></colgroup>
         <thead><tr><th scope="col" class="sign">State</th><th scope="col">${isBatch ? 'Batch' : 'Flow'}</th>${isBatch ? html`<th scope="col">Members</th>` : html`<th scope="col" class="number">Steps</th>`}
@@ -197,10 +206,10 @@ function Actions({ kind, one, failed, isLive, reload }) {
   const cancel = async () =>
     (await confirmed(`Cancel this ${noun}?`, `All jobs of the ${noun} that have not ended are cancelled now. They cannot be started again.`, `Cancel the ${noun}`, { danger: true })) &&
     act('cancel', () => `The ${noun} is cancelled.`)
-  useKeys({ r: [() => canRetry && retry(), 'Retry the failed jobs'] })
+  useKeys(may('dead-letters:retry') ? { r: [() => canRetry && retry(), 'Retry the failed jobs'] } : {})
   return html`${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry ${number(failed)} failed</button>`}
     <a class="button" href=${address('jobs', { [noun]: one.id })}>Jobs</a>
-    ${isLive && may('jobs:write') && isOwn(one) && html`<button class="danger" onClick=${cancel}>Cancel</button>`}`
+    ${isLive && mayCancel(one) && html`<button class="danger" onClick=${cancel}>Cancel</button>`}`
 }
 
 const Crumb = ({ kind, title, id }) => html`<p class="faint"><a href=${`/ui/${kind}`}>${title}</a> / <span class="mono">${bounded(id, 60)}</span> <${Copy} text=${id} label="" name="the id" /></p>`
@@ -263,7 +272,7 @@ function FailedMembers({ id }) {
   const current = useRows(rows, open, 'member')
   const isRead = jobs.isRead && flows.isRead
   return html`<div class="card"><div class="head"><h2>Failed</h2><${Fresh} list=${jobs.fresh ? jobs : flows} /></div><${Failure} error=${jobs.error ?? flows.error} />
-    ${isRead && !rows.length && html`<p class="faint">No job or flow of this batch has failed.</p>`}
+    ${isRead && !rows.length && !jobs.error && !flows.error && html`<p class="faint">No job or flow of this batch has failed.</p>`}
     ${rows.length > 0 && html`<div class="jobs groups"><${Frame} label="Failed jobs and flows"><table><colgroup><col /><col class="w-when" /></colgroup>
       <thead><tr><th scope="col">Job or flow</th><th scope="col">Failed</th></tr></thead>
       <tbody>${rows.map((row, at) => html`<tr key=${row.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
