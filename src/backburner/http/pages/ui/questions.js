@@ -6,6 +6,7 @@ import { Fresh, useList, useRows } from './list.js'
 
 const ROWS = 50
 const LONGEST = 4000
+const FRESH = { of: null, busy: false, answer: undefined, problem: null }
 const idOf = question => `${question.job_id} ${question.name}`
 const isAbout = event => event.job_id && ['job.waiting', 'job.signalled', 'job.queued', 'job.cancelled', 'job.failed'].includes(event.type)
 const mayAnswer = question => may('questions:answer') || (may('jobs:write') && question.user === me.value.user)
@@ -19,17 +20,20 @@ function Otherwise({ question }) {
 }
 
 function Question({ question, isCurrent }) {
-  const [state, set] = useState({ busy: false, answer: undefined, problem: null })
+  const [kept, set] = useState(FRESH)
+  // A job that was retried may ask again under the same name: that is another question.
+  const state = kept.of === question.asked_at ? kept : FRESH
   const { job_id: job, name, choices, schema } = question
   const send = async value => {
     const shown = inline(value, 80)
     if (!(await confirmed(`Answer ${typeof value === 'string' ? `“${shown}”` : shown}?`, 'The job continues at once. You cannot change the answer later.', 'Send the answer'))) return
-    set({ ...state, busy: true, problem: null })
+    const of = question.asked_at
+    set({ of, busy: true, answer: undefined, problem: null })
     try {
       await api(`/v1/jobs/${encodeURIComponent(job)}/questions/${encodeURIComponent(name)}/answer`, { method: 'POST', body: value })
-      set({ busy: false, answer: value, problem: null })
+      set({ of, busy: false, answer: value, problem: null })
     } catch (problem) {
-      set({ busy: false, answer: undefined, problem })
+      set({ of, busy: false, answer: undefined, problem })
     }
   }
   const isAnswered = state.answer !== undefined
