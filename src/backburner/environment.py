@@ -30,12 +30,17 @@ _OF_NUMBERS: Final = frozenset(
 )
 """Errors of Pydantic whose message does not say which value is wrong."""
 LONGEST_SHOWN: Final = 100
-_PROOF: Final = re.compile(r"//[^/@\s]*@")
-"""The credentials in a URL."""
-_PASSWORD: Final = re.compile(
-    r"([?&][\w-]*(?:password|secret|token|key)[\w-]*=)[^&\s]+", re.IGNORECASE
+_PROOF: Final = re.compile(
+    r"//\S*@|//[^\s:/@]*:(?!\d*(?:[/?\s,;'\")]|$))[^\n@]*@", re.MULTILINE
 )
-"""The credentials in the parameters of a URL."""
+"""The credentials in a URL, also if they contain `@`, `/` or a space."""
+_PASSWORD: Final = re.compile(
+    r"([?&][\w-]*(?:password|secret|token|key)[\w-]*="
+    r"|(?<![\w-])(?:[\w-]*(?:passw(?:or)?d|pwd|secret|credential|signature)|pass|sig)="
+    r")[^&\s]+",
+    re.IGNORECASE,
+)
+"""The credentials in the parameters of a URL, or in `name=value`."""
 
 
 def entry_points_of(group: str) -> EntryPoints:
