@@ -27,6 +27,10 @@ SWITCHED: Final = 101
 INTERNAL_ERROR: Final = 1011
 REPLACED: Final = "\ufffd"
 QUOTED: Final = b"%EF%BF%BD"
+API: Final = "/v1/"
+UNKEPT: Final = (b"cache-control", b"no-store")
+VARIES: Final = [(b"vary", b"Authorization, Cookie, X-Tenant-Id, X-User-Id")]
+"""The request headers that say whose data an answer has."""
 
 
 class Access:
@@ -112,6 +116,7 @@ class _Visit:
                 (b"x-request-id", self.request_id.encode()),
                 (b"x-content-type-options", b"nosniff"),
                 *limits.headers_of(self._scope),
+                *_caching(self._scope, message.get("headers", ())),
                 *self._more,
             ]
         elif self._is_head:
@@ -139,6 +144,21 @@ class _Visit:
             status=self.status,
             duration_ms=round((time.perf_counter() - self._begun) * 1000, 2),
         )
+
+
+def _caching(scope: Scope, headers: Headers) -> Headers:
+    """
+    Return headers that keep a JSON answer of the API out of caches by default.
+
+    Without them a shared cache may store it: a cookie is no `Authorization`. Answers
+    that name their own rule keep it.
+    """
+    if not scope["path"].startswith(API) or scope["type"] != "http":
+        return []
+    named = dict(headers)
+    if not named.get(b"content-type", b"").endswith(b"json"):
+        return []
+    return VARIES if b"cache-control" in named else [*VARIES, UNKEPT]
 
 
 _STARTS = frozenset(
