@@ -102,6 +102,8 @@ async def test_a_body_that_only_looks_odd_is_taken(standing, content):
         ("tags.0", {"tags": [""]}),
         ("tags.0", {"tags": ["x" * 201]}),
         ("tags", {"tags": ["a\nb"]}),
+        ("tags.1", {"tags": ["x", "forked-from:../../v1/x"]}),
+        ("tags.0", {"tags": ["bulk:retry"]}),
         ("tenant", {"tenant": "other"}),
         ("state", {"state": "succeeded"}),
     ],
@@ -211,6 +213,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault(standi
         "cursor=!!!",
         "cursor=AAAA",
         "cursor=LTE",
+        f"cursor={'0' * 101}",
         "cursor=OTk5OTk5OTk5OTk5OTk5OTk5OTk5",
         "since=yesterday",
         "since=1700000000",
@@ -329,3 +332,38 @@ async def test_no_time_in_a_query_breaks_the_server(standing, path, time):
 
     status = 422 if time == BEYOND else 200
     assert (status, status) == (response.status_code, activity.status_code)
+
+
+@pytest.mark.parametrize("start", [f"{CANARY}{'x' * 3_000}", CANARY, 77_817_781])
+async def test_a_step_that_does_not_exist_is_not_repeated_in_the_refusal(
+    standing, start
+):
+    job = await standing.ended(await standing.submit())
+    refused = await standing.client.post(
+        f"/v1/jobs/{job['id']}/fork", json={"from": start}
+    )
+
+    assert 422 == refused.status_code
+    assert str(start) not in refused.text
+    assert len(refused.text) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kept"),
+    [
+        ("GET", "/v1/jobs", "no-store"),
+        ("HEAD", "/v1/jobs", "no-store"),
+        ("POST", "/v1/jobs", "no-store"),
+        ("GET", "/v1/audit", "no-store"),
+        ("GET", "/v1/nothing", "no-store"),
+        ("GET", "/v1/jobs/{job}/result", "no-store"),
+        ("GET", "/v1/jobs/{job}", "private, no-cache"),
+    ],
+)
+async def test_no_shared_cache_keeps_an_answer(standing, method, path, kept):
+    job = await standing.ended(await standing.submit())
+    path = path.format(job=job["id"])
+    answer = await standing.client.request(method, path)
+
+    assert kept == answer.headers["Cache-Control"]
+    assert "Authorization, Cookie, X-Tenant-Id, X-User-Id" in answer.headers["Vary"]

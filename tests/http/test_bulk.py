@@ -7,6 +7,7 @@ import pytest
 
 from backburner import Context, PermanentError, capability
 from backburner.engine.groups import bulk
+from backburner.http.routes import jobs
 
 LATER = "2100-01-01T00:00:00Z"
 
@@ -93,6 +94,19 @@ async def test_a_user_has_few_bulk_actions_that_wait(serve, monkeypatch):
     cancelled = await server.client.post(f"{first['links']['cancel']}", headers=ann)
     assert 200 == cancelled.status_code
     assert 202 == (await ask(ann)).status_code
+
+
+@pytest.mark.one_store
+async def test_a_bulk_action_finds_jobs_in_reads_that_are_bounded(serve, monkeypatch):
+    for module in (bulk, jobs):
+        monkeypatch.setattr(module, "REACH", 3)
+    server = await serve()
+    for number in range(15):
+        tags = ["rare"] if number % 7 == 0 else []
+        await server.submit(tags=tags, run_at=LATER)
+
+    output = await done(server, {}, {"action": "cancel", "where": {"tag": "rare"}})
+    assert (3, 0) == (output["changed"], output["skipped"])
 
 
 @pytest.mark.one_store

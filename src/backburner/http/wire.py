@@ -2,8 +2,9 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Protocol, TypeVar, cast, overload
 from urllib.parse import urlencode
 
 import orjson
@@ -21,6 +22,8 @@ from backburner.ports.store.maintenance import FailureGroup
 from backburner.shapes import jobs as shapes
 
 MEDIA_TYPE = "application/json"
+LONGEST_CURSOR: Final = 100
+_JOB_ID: Final = re.compile(r"job_[0-9a-zA-Z-]{1,60}")
 
 
 class Numbered(Protocol):
@@ -93,8 +96,9 @@ def receipt(job: NewJob, state: JobState) -> shapes.Job:
 
 def forked_from(tags: Sequence[str]) -> str | None:
     """Return the id of the job that a fork with these tags is based on."""
-    found = (tag for tag in tags if tag.startswith(FORK_TAG))
-    return next((tag.removeprefix(FORK_TAG) for tag in found), None)
+    ids = (tag.removeprefix(FORK_TAG) for tag in tags if tag.startswith(FORK_TAG))
+    # Until the prefix was reserved, callers could give such a tag themselves.
+    return next((one for one in ids if _JOB_ID.fullmatch(one)), None)
 
 
 def summary(job: Job) -> shapes.Job:
@@ -248,6 +252,8 @@ def read_cursor(cursor: str | None) -> int | None:
     """Return the number that a cursor stands for."""
     if cursor is None:
         return None
+    if len(cursor) > LONGEST_CURSOR:
+        cursor = ""
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
         before = int(text) if text.isascii() and text.isdecimal() else -1

@@ -46,6 +46,8 @@ from backburner.ports.store.maintenance import JobFilter
 CAPABILITY: Final = "backburner.bulk"
 PAGE: Final = 200
 MOST_IDS: Final = 1_000
+REACH: Final = 30_000
+"""How many jobs one read examines for filters that have no index."""
 STAGES: Final = (1, 10)
 SOONEST: Final = timedelta(seconds=1)
 LATEST: Final = timedelta(seconds=30)
@@ -283,7 +285,15 @@ class _Run:
         where = able(self._where, self._asked.action)
         if where is None:
             return ()
-        return await self._engine.jobs(where, before=last, limit=limit)
+        jobs: list[Job] = []
+        onward = last
+        while True:
+            page, onward = await self._engine.store.walk(
+                where, before=onward, limit=limit - len(jobs), reach=REACH
+            )
+            jobs += page
+            if onward is None or len(jobs) >= limit:
+                return jobs
 
     async def _change(self, jobs: Sequence[Job]) -> Retries:
         # Skip other bulk actions, so that an action does not end itself.

@@ -21,6 +21,8 @@ from backburner.engine.submit.submission import LOCAL, Options
 if TYPE_CHECKING:
     from backburner.engine.engine import Engine
 
+MOST_SHOWN: Final = 20
+"""How many steps an error lists."""
 SAME: Final = object()
 """Use the input of the forked job."""
 
@@ -45,9 +47,12 @@ def steps_before(
     """Return the steps before `start`, a name or a number from 1."""
     places = [n for n, s in enumerate(steps, 1) if start in (n, s.name)]
     if not places and start != len(steps) + 1:
+        shown = [f"{n} {step.name}" for n, step in enumerate(steps[:MOST_SHOWN], 1)]
+        if len(steps) > MOST_SHOWN:
+            shown.append(f"{len(steps) - MOST_SHOWN} more")
         raise InvalidInput(
-            f"from: the job has no stored step {start!r}; it has "
-            f"{', '.join(f'{n} {s.name}' for n, s in enumerate(steps, 1)) or 'none'}"
+            "from: the job has no stored step of this name or number; it has "
+            f"{', '.join(shown) or 'none'}"
         )
     reused = [*steps[: places[0] - 1 if places else len(steps)]]
     if in_order and any(step.is_concurrent for step in reused):
@@ -81,7 +86,9 @@ async def fork(  # noqa: PLR0913 - whose, from where, with what
     new = engine.prepare(
         job.capability, text.encode() if is_same else value, _options(job, key)
     )
-    stored = stored_steps(await engine.steps_of(job.seq))
+    # An estimate needs the names only.
+    found = await engine.steps_of(job.seq, most=0 if dry_run else None)
+    stored = stored_steps(found)
     reused = steps_before(stored, start, in_order=not is_same)
     if dry_run:
         return Fork(new, reused, quote=await engine.quoting.quote(new))

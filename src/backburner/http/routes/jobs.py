@@ -288,8 +288,11 @@ async def change_many(request: Request, caller: Reader) -> Response:
     reach = where.owner
     if asked.where is not None:
         able = bulk.able(where, asked.action)
-        count = partial(server_state.engine.store.count, most=MOST_COUNTED)
-        matched = 0 if able is None else await count(able)
+        matched = 0
+        if able is not None:
+            matched, _ = await server_state.engine.store.count_within(
+                able, most=MOST_COUNTED, reach=REACH
+            )
     else:
         matched = len(asked.ids or ())
     given = bulk.BulkInput(

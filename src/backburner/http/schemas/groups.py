@@ -8,7 +8,6 @@ from backburner.domain.groups.batch import BatchState
 from backburner.domain.groups.flow import MAX_EDGES, MAX_NAME, MAX_STEPS, FlowState
 from backburner.domain.jobs.job import JobState
 from backburner.engine.groups.planning import MAX_EXPECTED
-from backburner.engine.submit.submission import MAX_TAGS
 from backburner.http.schemas.jobs import (
     MAX_LIMIT,
     Asked,
@@ -18,6 +17,7 @@ from backburner.http.schemas.jobs import (
     Metadata,
     Name,
     Tag,
+    Tags,
     Time,
     Tokens,
 )
@@ -30,10 +30,6 @@ MAX_JOBS: Final = 100_000
 """The maximum number of steps of those flows."""
 
 StepName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
-Tags = Annotated[
-    list[Tag],
-    Field(max_length=MAX_TAGS, description="Tags to filter by; printable text."),
-]
 Callback = Annotated[
     CallbackRequest | None, Field(description="Receiver of a webhook when it ends.")
 ]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,6 +25,7 @@ from pydantic_core import CoreSchema
 
 from backburner.domain.events.publication import TOPIC_PATTERN
 from backburner.domain.jobs.job import JobState
+from backburner.domain.jobs.step import FORK_TAG
 from backburner.domain.webhooks.address import LONGEST_URL
 from backburner.engine.access.signed_urls import LONGEST, USUAL
 from backburner.engine.groups.bulk import MOST_IDS
@@ -66,6 +68,25 @@ def read_time(value: Any) -> Any:
 
 Time = Annotated[datetime, BeforeValidator(read_time)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG_LENGTH)]
+RESERVED_TAGS: Final = (
+    *("bulk:", "completion:", "delivery:"),
+    *(FORK_TAG, "guard:", "schedule:", "tick:"),
+)
+"""The prefixes of tags that only the server sets."""
+
+
+def read_tag(value: str) -> str:
+    """Refuse a tag that says that the server made the job."""
+    if value.startswith(RESERVED_TAGS):
+        prefixes = ", ".join(RESERVED_TAGS)
+        raise ValueError(f"must not begin with a prefix of the server: {prefixes}")
+    return value
+
+
+Tags = Annotated[
+    list[Annotated[Tag, AfterValidator(read_tag)]],
+    Field(max_length=MAX_TAGS, description="Tags to filter by; printable text."),
+]
 TopicName = Annotated[str, StringConstraints(pattern=TOPIC_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 JobId = Annotated[str, StringConstraints(min_length=1, max_length=100)]
@@ -182,9 +203,7 @@ class JobRequest(Asked):
     max_attempts: int | None = Field(
         None, ge=1, le=100, description="Maximum runs, if not the capability's own."
     )
-    tags: list[Tag] = Field(
-        [], max_length=MAX_TAGS, description="Tags to filter by; printable text."
-    )
+    tags: Tags = Field([])
     metadata: Metadata = None
     tokens: Tokens | None = Field(None, description="Expected number of tokens.")
     share: Tag | None = Field(
@@ -405,7 +424,7 @@ class ForkRequest(Asked):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"from": 1}]})
 
-    start: str | int = Field(
+    start: Name | int = Field(
         alias="from",
         description="The first step to run again, by its name or its number `n`.",
     )

@@ -64,14 +64,16 @@ function Events({ id }) {
 
 // --- Copy as -------------------------------------------------------------------------------------
 
+const reserved = /^(bulk|completion|delivery|forked-from|guard|schedule|tick):/
 const quoted = text => `'${text.replaceAll("'", `'\\''`)}'`
 
-function commands(job, input) {
+function commands({ tags: all, ...job }, input) {
+  const tags = all.filter(tag => !reserved.test(tag))
   const value = JSON.stringify(input)
-  const body = JSON.stringify({ capability: job.capability, input, ...(job.tags.length ? { tags: job.tags } : {}), ...(Object.keys(job.metadata).length ? { metadata: job.metadata } : {}) })
+  const body = JSON.stringify({ capability: job.capability, input, ...(tags.length ? { tags } : {}), ...(Object.keys(job.metadata).length ? { metadata: job.metadata } : {}) })
   const named = Object.entries(job.metadata)
-  const more = [job.tags.length && `tags=${JSON.stringify(job.tags)}`, named.length && `metadata=${JSON.stringify(job.metadata)}`].filter(Boolean)
-  const flags = [...job.tags.map(tag => `--tag ${quoted(tag)}`), ...named.map(([name, text]) => `--metadata ${quoted(`${name}=${text}`)}`)]
+  const more = [tags.length && `tags=${JSON.stringify(tags)}`, named.length && `metadata=${JSON.stringify(job.metadata)}`].filter(Boolean)
+  const flags = [...tags.map(tag => `--tag ${quoted(tag)}`), ...named.map(([name, text]) => `--metadata ${quoted(`${name}=${text}`)}`)]
   const header = me.value.needs_login ? ` \\\n  -H "Authorization: Bearer $BACKBURNER_API_KEY"` : ''
   return {
     curl: `curl ${location.origin}/v1/jobs${header} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}`,
