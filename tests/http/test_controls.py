@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from backburner.domain.auth.access import SCOPES
+from backburner.engine.maintenance import scheduler
 from backburner.testing.broker.acts import pause
 
 LATER = "2100-01-01T00:00:00Z"
@@ -174,6 +176,60 @@ async def test_a_schedule_that_cannot_be_is_refused(server):
 
 
 @pytest.mark.one_store
+async def test_a_schedule_of_another_tenant_needs_tenants_act(serve):
+    server = await serve(keyed=True, works=False)
+    platform = server.shown(await server.key("default", *SCOPES))
+    scopes = SCOPES - {"tenants:act"}
+    without = server.shown(await server.key("default", *scopes))
+    path, asked = "/v1/schedules/theirs", {"capability": "demo.echo"}
+    asked |= {"cron": "0 3 * * *", "input": {"secret": 1}}
+    in_acme = {**platform, "X-Tenant-Id": "acme"}
+    await server.client.put(path, json=asked, headers=in_acme)
+
+    answers = [
+        await server.client.post(f"{path}/run", headers=without),
+        await server.client.put(path, json=asked, headers=without),
+        await server.client.delete(path, headers=without),
+    ]
+    listed = [
+        (await server.client.get("/v1/schedules", headers=who)).json()["items"][0]
+        for who in (without, platform)
+    ]
+    paused = await server.client.post(f"{path}/pause", headers=without)
+    run = await server.client.post(f"{path}/run", headers=platform)
+    deleted = await server.client.delete(path, headers=platform)
+    log = await server.client.get("/v1/audit", headers=in_acme)
+    store = server.backburner.engine.store
+    ours = await store.audited("default", before=None, limit=4)
+
+    assert [403] * 3 == [answer.status_code for answer in answers]
+    assert all("tenants:act" in answer.json()["detail"] for answer in answers)
+    assert [None, {"secret": 1}] == [schedule["input"] for schedule in listed]
+    assert [200, 202, 204] == [one.status_code for one in (paused, run, deleted)]
+    said = [f"schedule.{one}" for one in ("deleted", "run", "paused", "set")]
+    assert said == [entry["action"] for entry in log.json()["items"]]
+    assert said == [entry.action for entry in ours]
+
+
+async def test_saved_schedules_are_limited_in_size_and_number(serve, monkeypatch):
+    server = await serve(works=False, body_limit=1024 * 1024)
+    monkeypatch.setattr(scheduler, "MOST_SAVED", 2)
+    asked = {"capability": "demo.echo", "cron": "*/30 * * * * *", "input": {}}
+    large = {**asked, "input": {"text": "x" * 64 * 1024}}
+
+    async def saved(name, body):
+        answer = await server.client.put(f"/v1/schedules/{name}", json=body)
+        return answer.status_code, answer.text
+
+    refused, why = await saved("a", large)
+    done = [(await saved(name, asked))[0] for name in ("a", "b", "c", "b")]
+    _, full = await saved("c", asked)
+
+    assert (422, [200, 200, 422, 200]) == (refused, done)
+    assert "64 KiB" in why
+    assert "at most 2 schedules" in full
+
+
 async def test_a_saved_schedule_fires_at_its_time(server):
     engine = server.backburner.engine
     asked = {"capability": "demo.echo", "cron": "0 3 * * *", "input": {"b": 2}}

@@ -19,7 +19,7 @@ from backburner.engine.loop import Loop
 from backburner.engine.maintenance.schedule import Schedule, following
 from backburner.engine.observability import telemetry
 from backburner.engine.submit.budgets import counted
-from backburner.engine.submit.submission import Options, Submission
+from backburner.engine.submit.submission import Options, Submission, refused_field
 from backburner.ports.faults import Faults
 from backburner.ports.log import log
 from backburner.ports.notifier import Notification, Notifier
@@ -28,6 +28,10 @@ from backburner.ports.store.schedules import Firing
 
 LOOK_SECONDS: Final = 5.0
 """How often a process without declared schedules looks for saved ones."""
+
+MAX_INPUT: Final = 64 * 1024
+MOST_SAVED: Final = 1_000
+"""Every process reads all saved schedules with their inputs, every few seconds."""
 
 AHEAD_MS: Final = 3_600_000
 """A tick that is later than this from now was fired by a wrong clock."""
@@ -125,8 +129,15 @@ class Scheduler:
 
         Returns `False` if code declares a schedule of the same name.
         """
+        if len(schedule.input) > MAX_INPUT:
+            raise refused_field("input", f"must be at most {MAX_INPUT // 1024} KiB")
         self._job(schedule, 0)
-        now, _ = await self._store.schedules()
+        now, known = await self._store.schedules()
+        others = [one for one in known if one.owner and one.name != schedule.name]
+        if len(others) >= MOST_SAVED:
+            raise refused_field(
+                "name", f"at most {MOST_SAVED:,} schedules can be saved"
+            )
         state = replace(
             schedule.state(now), owner=schedule.owner, input=schedule.input.decode()
         )

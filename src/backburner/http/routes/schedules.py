@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from backburner.domain.auth.access import PLATFORM_TENANT
+from backburner.domain.auth.access import ACT_ACROSS, PLATFORM_TENANT
 from backburner.domain.errors import (
     BudgetExhausted,
     ConfigurationError,
@@ -43,6 +43,7 @@ router = APIRouter(tags=["operations"])
 
 Administrator = Annotated[Caller, require("queues:admin")]
 
+SET = "schedule.set"
 SHOWN_TICKS = 3
 DECLARED = "the code of an application declares this schedule: change it there"
 
@@ -95,7 +96,10 @@ async def put(request: Request, caller: Administrator, schedule: str) -> Respons
         )
     except ConfigurationError as error:
         raise InvalidInput(str(error)) from None
-    await _record(request, caller, "schedule.set", schedule)
+    replaced = await _known(server_state.engine, schedule)
+    if replaced is not None:
+        _check_reach(caller, replaced)
+    await _record(request, caller, SET, schedule, replaced)
     if not await _scheduler(server_state.engine).save(wanted):
         raise IllegalTransition(DECLARED)
     return wire.answer(_view(await _find(server_state.engine, schedule), caller))
@@ -111,9 +115,11 @@ async def put(request: Request, caller: Administrator, schedule: str) -> Respons
 async def delete(request: Request, caller: Administrator, schedule: str) -> Response:
     """Delete a saved schedule. The jobs that it submitted stay."""
     engine = server_state_of(request).engine
-    if (await _find(engine, schedule)).owner is None:
+    found = await _find(engine, schedule)
+    if found.owner is None:
         raise IllegalTransition(DECLARED)
-    await _record(request, caller, "schedule.deleted", schedule)
+    _check_reach(caller, found)
+    await _record(request, caller, "schedule.deleted", schedule, found)
     await engine.store.delete_schedule(schedule)
     return Response(status_code=204)
 
@@ -136,7 +142,7 @@ def _switch(verb: str, told: str, *, paused: bool) -> None:
         engine = server_state_of(request).engine
         found = await _find(engine, schedule)
         action = "schedule.paused" if paused else "schedule.resumed"
-        await _record(request, caller, action, schedule)
+        await _record(request, caller, action, schedule, found)
         now = await engine.store.read_clock()
         next_at = following(found.cron, found.timezone)(now)
         await engine.store.pause_schedule(schedule, paused=paused, next_at=next_at)
@@ -173,19 +179,37 @@ async def run(request: Request, caller: Administrator, schedule: str) -> Respons
     The next tick does not change.
     """
     engine = server_state_of(request).engine
+    found = await _find(engine, schedule)
+    _check_reach(caller, found)
     new = await _scheduler(engine).prepare(schedule)
-    await _record(request, caller, "schedule.run", schedule)
+    await _record(request, caller, "schedule.run", schedule, found)
     await engine.store_jobs([new])
     told = {"Location": wire.location(new.id), "Retry-After": "1"}
     return wire.answer(wire.receipt(new, first_state(new)), 202, told)
 
 
 async def _find(engine: Engine, name: str) -> ScheduleState:
+    found = await _known(engine, name)
+    if found is None:
+        raise ScheduleNotFound("no schedule has this name")
+    return found
+
+
+async def _known(engine: Engine, name: str) -> ScheduleState | None:
     _, found = await engine.store.schedules()
-    for schedule in found:
-        if schedule.name == name:
-            return schedule
-    raise ScheduleNotFound("no schedule has this name")
+    return next((schedule for schedule in found if schedule.name == name), None)
+
+
+def _reaches(caller: Caller, schedule: ScheduleState) -> bool:
+    """Say whether a caller acts in the tenant of a schedule, if it has one."""
+    owner = schedule.owner
+    is_own = owner is None or owner.tenant == caller.owner.tenant
+    return is_own or ACT_ACROSS in caller.scopes
+
+
+def _check_reach(caller: Caller, schedule: ScheduleState) -> None:
+    if not _reaches(caller, schedule):
+        raise Forbidden(f"a schedule of another tenant requires the scope {ACT_ACROSS}")
 
 
 def _scheduler(engine: Engine) -> Scheduler:
@@ -194,16 +218,31 @@ def _scheduler(engine: Engine) -> Scheduler:
     return engine.scheduler
 
 
-async def _record(request: Request, caller: Caller, action: str, name: str) -> None:
-    # A schedule belongs to no tenant.
-    entry = entry_of(request, caller, action, name, tenant=PLATFORM_TENANT)
-    await server_state_of(request).engine.store.record([entry])
+async def _record(
+    request: Request,
+    caller: Caller,
+    action: str,
+    name: str,
+    schedule: ScheduleState | None,
+) -> None:
+    """Write an entry for the platform and for the tenant whose jobs are affected."""
+    tenants = {PLATFORM_TENANT}
+    if schedule is not None and schedule.owner is not None:
+        tenants.add(schedule.owner.tenant)
+    if action == SET:
+        tenants.add(caller.owner.tenant)
+    await server_state_of(request).engine.store.record(
+        [
+            entry_of(request, caller, action, name, tenant=tenant)
+            for tenant in sorted(tenants)
+        ]
+    )
 
 
 def _view(schedule: ScheduleState, caller: Caller) -> dict[str, Any]:
     owner, text = schedule.owner, schedule.input
     ticks = [] if schedule.paused else ticks_of(schedule, SHOWN_TICKS)
-    is_shown = text is not None and "queues:admin" in caller.scopes
+    is_shown = "queues:admin" in caller.scopes and _reaches(caller, schedule)
     return {
         "name": schedule.name,
         "capability": schedule.capability,

@@ -525,9 +525,13 @@ class ScheduleRequest(Asked):
     )
 
     capability: Name = Field(description="Name of the capability.")
-    input: Any = Field(None, description="Input; see the capability's schema.")
+    input: Any = Field(
+        None, description="Input of up to 64 KiB; see the capability's schema."
+    )
     cron: str = Field(
-        min_length=1, max_length=MAX_CRON, description="Cron expression, five fields."
+        min_length=1,
+        max_length=MAX_CRON,
+        description="Cron expression of five fields, or six with the seconds first.",
     )
     timezone: str = Field(
         "UTC", min_length=1, max_length=MAX_CRON, description="IANA name."
