@@ -82,6 +82,15 @@ class Dashboard:
         Without `jobs:read` no key has a stream.
         """
         key_id, text = key or await self.key(role, **more)
+        await self.enter(text)
+        if streams:
+            await self.shows("Live", ".connection")
+        else:
+            await self.tab.until("document.querySelector('.who')")
+        return key_id
+
+    async def enter(self, key):
+        """Open the login form and send a key."""
         # The former page is left first: it would ask once more, without its session.
         await self.tab.open("about:blank")
         await self.tab.send(
@@ -90,13 +99,8 @@ class Dashboard:
         await self.tab.send("Page.navigate", url=f"{self.server.url}/ui/")
         await self.tab.until("document.getElementById('key')")
         await self.tab.click("#key")
-        await self.tab.type(text)
+        await self.tab.type(key)
         await self.tab.press("Enter")
-        if streams:
-            await self.shows("Live", ".connection")
-        else:
-            await self.tab.until("document.querySelector('.who')")
-        return key_id
 
     async def submit(self, path, body, role="tenant-administrator", **more):
         """Send something to the API with a key of its own; return the answer."""
@@ -264,18 +268,18 @@ async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
 
 
 @asynccontextmanager
-async def a_dashboard(store):
-    """Serve a store, and open a browser."""
+async def a_dashboard(store, more=(), **limits):
+    """Serve a store, with more capabilities and settings, and open a browser."""
     broken["cause"] = True
     examined = Settings(store=store, key_pepper=PEPPER)
     async with (
         a_server(
             store,
             keyed=True,
-            limits={"cookie_secure": False},
+            limits={"cookie_secure": False, **limits},
             webhooks={"webhook_secret": "a secret that only these tests have"},
             examine=lambda: examine(examined, lambda: [demo]),
-            capabilities=[hostile, large, flaky, dear, ask, steps, words],
+            capabilities=[hostile, large, flaky, dear, ask, steps, words, *more],
         ) as server,
         a_tab() as tab,
     ):

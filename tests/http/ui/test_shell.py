@@ -12,10 +12,13 @@ from backburner.domain.jobs.job import Owner
 from backburner.engine.access.keys import Actor
 from backburner.engine.submit.submission import Options
 from backburner.http import dashboard as served
+from backburner.http import sessions
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MOST_BYTES = 120 * 1024
+SPANS = (5, 15, 60)
+"""Seconds that a session lasts: with the first in which a page can be read."""
 FOCUS = "document.activeElement.id"
 HIDE = """
 Object.defineProperty(document, 'hidden', {configurable: true, value: true})
@@ -144,6 +147,42 @@ async def test_a_revoked_key_leads_to_the_login_and_leaves_nothing(dashboard):
     await dashboard.shows("Your session has ended")
     assert "plover" not in await dashboard.tab.evaluate("document.body.innerText")
     assert not await dashboard.tab.evaluate("document.querySelector('table')")
+
+
+async def test_an_expired_session_leads_to_the_login_and_leaves_nothing(
+    dashboard, monkeypatch
+):
+    ann = Owner("acme", "ann")
+    later = Options(owner=ann, tags=["whimbrel"], delay=timedelta(days=1))
+    made = await dashboard.server.backburner.engine.submit("demo.echo", {}, later)
+    form = "document.getElementById('key')"
+    ended = "document.body.innerText.includes('Your session has ended')"
+    for seconds in SPANS:
+        monkeypatch.setattr(sessions, "SPAN", timedelta(seconds=seconds))
+        _, text = await dashboard.key("user", user="ann")
+        await dashboard.enter(text)
+        await dashboard.tab.until(f"document.querySelector('.who') || {ended}")
+        await dashboard.visit(f"jobs/{made.id}")
+        shown = "document.querySelector('.facts')?.innerText.includes('whimbrel')"
+        await dashboard.tab.until(f"{shown} || {form}")
+        if await dashboard.tab.evaluate(shown):
+            break
+    monkeypatch.undo()
+    # Nothing is asked for and nobody touches the page: its stream ends.
+    await dashboard.shows("Your session has ended")
+    page = dashboard.tab.page
+    for step in (page.title, page.go_back, page.go_forward):
+        await step()
+        await dashboard.tab.until(form)
+        html = await dashboard.tab.evaluate("document.documentElement.outerHTML")
+        assert "whimbrel" not in html, step
+    _, text = await dashboard.key("user", user="ann")
+    await dashboard.tab.click("#key")
+    await dashboard.tab.type(text)
+    await dashboard.tab.press("Enter")
+    await dashboard.shows("Live", ".connection")
+    dashboard.tab.messages.clear()  # the browser reports the 401
+    dashboard.tab.errors.clear()
 
 
 async def test_nobody_answers_a_question_that_was_put_to_another_login(dashboard):

@@ -103,7 +103,7 @@ function Running() {
   const { data, error, reload } = useApi('/v1/jobs?state=running&sort=oldest&limit=200', { live: 2000 })
   const jobs = (data?.items ?? []).sort((one, other) => Date.parse(one.started_at) - Date.parse(other.started_at)).slice(0, RUNNING)
   const ran = job => (now.value - Date.parse(job.started_at) < 1000 ? '< 1 s' : span(now.value - Date.parse(job.started_at)))
-  const worker = job => (!job.worker ? '–' : html`<a class="mono" href=${address('jobs', { state: 'running', worker: job.worker })} title=${`Jobs of the worker ${job.worker}`}>…${job.worker.slice(-8)}</a>`)
+  const worker = job => (!job.worker ? '–' : html`<a class="mono" href=${address('jobs', { state: 'running', worker: job.worker })} title=${`Jobs of the worker ${bounded(job.worker, 60)}`}>…${bounded(job.worker.slice(-8), 8)}</a>`)
   return html`<div class="card longest jobs"><div class="head"><h2>Running jobs</h2><span class="faint">${jobs.length > 0 && 'longest first'}</span><div class="actions"><a href="/ui/jobs?state=running">All running jobs</a></div></div>
     <${Failure} error=${error} retry=${reload} />
     <${Frame} label="Running jobs"><table><colgroup><col /><col class="w-done" /><col class="w-ran" /><col class="w-worker optional" /></colgroup>
