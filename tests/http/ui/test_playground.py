@@ -64,3 +64,79 @@ async def test_other_inputs_are_entered_as_json_and_mistakes_are_said(dashboard)
     )
     await dashboard.log_in("tenant-operator", tenant="herons")
     assert "Playground" not in await dashboard.tab.evaluate("document.body.innerText")
+
+
+async def test_what_is_edited_as_json_is_kept_in_the_form(dashboard):
+    """*Before: the form submitted its old values, and mistakes were left out.*"""
+    box = "#json"
+    await dashboard.log_in("user", tenant="herons", user="ann")
+    await dashboard.visit("playground?capability=demo.fail")
+    await dashboard.tab.until("document.getElementById('field-error')")
+    await dashboard.click("Edit as JSON")
+    await dashboard.tab.page.locator(box).fill('{"times": 0, "colour": "red"}')
+    await dashboard.click("Edit as a form")
+    await dashboard.shows("The form has no field “colour”", ".notice.bad")
+    await dashboard.tab.page.locator(box).fill('{"times": 0, "error": "permanent"}')
+    await dashboard.click("Edit as a form")
+    await dashboard.tab.until("document.getElementById('field-times')?.value === '0'")
+    await dashboard.tab.click("#field-retry_after")
+    await dashboard.tab.page.keyboard.type("1e")
+    await dashboard.click("Submit")
+    await dashboard.shows("Enter a number.", "form")
+    await dashboard.tab.page.locator("#field-retry_after").fill("")
+    await dashboard.click("Submit")
+    await dashboard.shows('"attempts": 1', ".answer")
+    dashboard.check_quiet()
+
+
+async def test_numbers_keep_their_digits_and_problems_are_no_answers(dashboard):
+    """*Before: a problem of the server was shown as the answer.*"""
+    await dashboard.log_in("user", tenant="herons", user="ann")
+    await dashboard.visit("playground?capability=demo.echo")
+    await dashboard.tab.until("document.getElementById('json')")
+    body = '{"detail": "The store is busy."}'
+
+    async def busy(route):
+        await route.fulfill(status=503, body=body, content_type="application/json")
+
+    await dashboard.tab.page.route("**/result", busy)
+    await dashboard.tab.page.locator("#json").fill('{"big": 12345678901234567890}')
+    await dashboard.click("Submit")
+    await dashboard.shows("The store is busy.", ".answer .notice.bad")
+    assert not await dashboard.tab.evaluate(
+        "document.querySelector('[aria-label=Answer]')"
+    )
+    await dashboard.tab.page.unroute("**/result")
+    await dashboard.click("Try again", ".answer button")
+    await dashboard.shows("12345678901234567890", ".answer pre")
+    dashboard.tab.messages.clear()  # the browser reports the 503
+    dashboard.tab.errors.clear()
+
+
+async def test_an_optional_boolean_is_sent_only_if_it_was_chosen(dashboard):
+    await dashboard.log_in("user", tenant="herons", user="ann")
+    await dashboard.visit("playground?capability=demo.echo")
+    await dashboard.tab.until("document.getElementById('json')")
+    schema = {"type": "object", "properties": {"loud": {"type": "boolean"}}}
+    page = dashboard.tab.page
+
+    async def changed(route):
+        found = await route.fetch()
+        told = await found.json()
+        for one in told["items"]:
+            one["input_schema"] = schema
+        await route.fulfill(response=found, json=told)
+
+    def is_submit(request):
+        return "POST" == request.method and request.url.endswith("/v1/jobs")
+
+    await page.route("**/v1/capabilities", changed)
+    await dashboard.tab.reload()
+    await dashboard.tab.until("document.getElementById('field-loud')")
+    for clicks, sent in ((0, {}), (1, {"loud": True}), (1, {"loud": False})):
+        for _ in range(clicks):
+            await dashboard.tab.click("#field-loud")
+        async with page.expect_request(is_submit) as made:
+            await dashboard.click("Submit")
+        assert sent == (await made.value).post_data_json["input"]
+    await page.unroute("**/v1/capabilities")

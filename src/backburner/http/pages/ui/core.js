@@ -70,19 +70,21 @@ function leaveTenant() {
 /**
  * Send a request; return what it answers as JSON, or throw a `Problem`.
  *
- * With `age` the server may give an answer that it gave another page so many seconds ago.
+ * `body` is a value; `json` is one as text, which is sent as it is. With `age` the server
+ * may give an answer that it gave another page so many seconds ago.
  */
-export async function api(path, { method = 'GET', body, signal: abort, age = 0 } = {}) {
+export async function api(path, { method = 'GET', body, json, headers = {}, signal: abort, age = 0 } = {}) {
   let response
   try {
     response = await request(path, {
       method,
       signal: abort,
       headers: {
+        ...headers,
         ...(method === 'GET' ? {} : { 'Content-Type': 'application/json', 'X-CSRF-Token': csrf }),
         ...(age && { 'Cache-Control': `max-age=${age}` }),
       },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? json : JSON.stringify(body),
     })
   } catch (error) {
     if (error.name === 'AbortError') throw error

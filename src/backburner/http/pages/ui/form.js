@@ -1,6 +1,5 @@
 // A form from a JSON Schema: simple fields where the schema is simple, JSON elsewhere.
-import { html, useState, bounded } from './core.js'
-import { pretty } from './parts.js'
+import { html, useRef, useState, bounded } from './core.js'
 
 const MOST_FIELDS = 60
 const MOST_CHOICES = 20
@@ -42,6 +41,22 @@ export function asked(schema, root = schema, isTop = true) {
   return { ...more, kind: 'json' }
 }
 
+/** Return a text if it is valid JSON, or throw what is wrong. */
+export function checkedJson(text) {
+  try {
+    JSON.parse(text)
+  } catch {
+    throw new Error('The input is not valid JSON. Put text in quotes: "like this".')
+  }
+  return text
+}
+
+/** Write JSON in lines, unless that would change it: numbers may have more digits than here. */
+export function laidOut(text) {
+  const value = JSON.parse(text)
+  return JSON.stringify(value) === text ? JSON.stringify(value, null, 2) : text
+}
+
 /** Return the value that somebody entered, or throw what is wrong with it. */
 export function entered(field, text) {
   switch (field.kind) {
@@ -50,6 +65,7 @@ export function entered(field, text) {
     case 'integer': case 'number': {
       const value = Number(text)
       if (text.trim() === '' || Number.isNaN(value) || (field.kind === 'integer' && !Number.isInteger(value))) throw new Error(field.kind === 'integer' ? 'Enter a whole number.' : 'Enter a number.')
+      if (field.kind === 'integer' && !Number.isSafeInteger(value)) throw new Error('This number is too large for the form: edit the input as JSON.')
       return value
     }
     case 'json':
@@ -62,19 +78,35 @@ export function entered(field, text) {
   return text
 }
 
-const isEmpty = (field, text) => field.kind !== 'boolean' && (text === undefined || text === '')
+const isEmpty = (field, text) => text === undefined || (field.kind !== 'boolean' && text === '')
 
-function first(field) {
-  if (field.kind === 'boolean') return Boolean(field.start)
-  if (field.start === undefined || field.start === null) return ''
-  if (field.kind === 'choice') return String(field.choices.indexOf(field.start))
-  return field.kind === 'json' ? pretty(field.start) : String(field.start)
+/** What a field contains for a value: a text, or a boolean. An optional one may be left open. */
+function shownAs(field, value) {
+  const isOpen = value === undefined || value === null
+  if (field.kind === 'boolean') return isOpen && !field.isRequired ? undefined : Boolean(value)
+  if (isOpen) return ''
+  if (field.kind === 'choice') return String(field.choices.indexOf(value))
+  return field.kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
 }
 
+const FITS = {
+  boolean: value => typeof value === 'boolean',
+  integer: Number.isSafeInteger,
+  number: value => typeof value === 'number',
+  // An empty text of an optional field is left out; a line has no other lines.
+  string: (value, field) => typeof value === 'string' && (value !== '' || field.isRequired) && !(field.longest <= LINE && value.includes('\n')),
+  choice: (value, field) => field.choices.includes(value),
+  json: () => true,
+}
+
+/** Whether a field can hold a value, so that the form sends the same again. */
+const isShown = (field, value) =>
+  value === null ? field.mayBeNull && (field.isRequired || (field.start ?? null) === null) : FITS[field.kind](value, field)
+
 function Field({ field, id, text, set, problem }) {
-  const more = { id, 'aria-describedby': `${id}-note`, 'aria-invalid': problem ? 'true' : undefined, onInput: event => set(event.target.value) }
+  const more = { id, 'aria-describedby': `${id}-note`, 'aria-invalid': problem ? 'true' : undefined, onInput: event => set(event.target.value, event.target.validity.badInput) }
   const label = bounded(field.title || field.name || 'Answer', 120)
-  const control = field.kind === 'boolean' ? html`<input ...${more} type="checkbox" checked=${text} onInput=${event => set(event.target.checked)} />`
+  const control = field.kind === 'boolean' ? html`<input ...${more} type="checkbox" checked=${Boolean(text)} onInput=${event => set(event.target.checked)} />`
     : field.kind === 'choice' ? html`<select ...${more} value=${text}><option value="">Choose…</option>${field.choices.map((one, at) => html`<option value=${at}>${bounded(String(one), 120)}</option>`)}</select>`
       : field.kind === 'integer' || field.kind === 'number' ? html`<input ...${more} type="number" step=${field.kind === 'integer' ? 1 : 'any'} min=${field.least} max=${field.most} value=${text} />`
         : field.kind === 'json' || !field.name || !(field.longest <= LINE) ? html`<textarea ...${more} class=${field.kind} value=${text} maxlength=${field.longest} spellcheck=${field.kind !== 'json'}></textarea>`
@@ -84,17 +116,24 @@ function Field({ field, id, text, set, problem }) {
 }
 
 /**
- * The fields of a form: `{top, view, read}`. `read()` returns `{value}`, or null and shows
- * what is wrong; `changed` is called when somebody enters something.
+ * The fields of a form: `{top, view, read, fill}`. `read()` returns `{value}`, or null and
+ * shows what is wrong; `changed` is called when somebody enters something. `fill(value)`
+ * enters a value, or throws what has no place in the form.
  */
 export function useForm(schema, id, changed = () => {}) {
   const top = schema ? asked(schema) : { kind: 'string' }
   const fields = top.kind === 'object' ? top.fields : [{ ...top, isRequired: !top.mayBeNull }]
-  const [texts, setTexts] = useState(() => fields.map(first))
+  const [texts, setTexts] = useState(() => fields.map(field => shownAs(field, field.start)))
+  // A number field has no text while it contains something else.
+  const bad = useRef(new Set())
   const [problems, setProblems] = useState([])
   const read = () => {
     const found = []
     const values = fields.map((field, at) => {
+      if (bad.current.has(at)) {
+        found[at] = field.kind === 'integer' ? 'Enter a whole number.' : 'Enter a number.'
+        return undefined
+      }
       if (isEmpty(field, texts[at])) {
         if (field.isRequired && field.kind !== 'string') found[at] = 'This field is required.'
         return field.mayBeNull && field.isRequired ? null : field.kind === 'string' && field.isRequired ? '' : undefined
@@ -109,13 +148,24 @@ export function useForm(schema, id, changed = () => {}) {
     if (found.some(Boolean)) return null
     return { value: top.kind === 'object' ? Object.fromEntries(fields.map((field, at) => [field.name, values[at]]).filter(([, value]) => value !== undefined)) : values[0] ?? null }
   }
-  const set = at => text => {
+  const fill = value => {
+    const unknown = Object.keys(value ?? {}).find(name => !fields.some(field => field.name === name))
+    if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new Error('The form needs a JSON object.')
+    if (unknown !== undefined) throw new Error(`The form has no field “${bounded(unknown, 60)}”. Keep editing as JSON, or remove it.`)
+    const wrong = fields.find(field => field.name in value && !isShown(field, value[field.name]))
+    if (wrong) throw new Error(`The form cannot show the value of “${bounded(wrong.name, 60)}”. Keep editing as JSON, or change it.`)
+    bad.current = new Set()
+    setProblems([])
+    setTexts(fields.map(field => shownAs(field, field.name in value ? value[field.name] : field.start)))
+  }
+  const set = at => (text, isBad = false) => {
     changed()
+    isBad ? bad.current.add(at) : bad.current.delete(at)
     setTexts(was => was.map((one, place) => (place === at ? text : one)))
   }
   const nameOf = (field, at) => `${id}-${/^[\w-]+$/.test(field.name) ? field.name : at}`
   const view = fields.map((field, at) => html`<${Field} key=${at} field=${field} id=${nameOf(field, at)} text=${texts[at]} problem=${problems[at]} set=${set(at)} />`)
-  return { top, view, read }
+  return { top, view, read, fill }
 }
 
 /** A form for one value; `send(value)` is called with what was entered. Few choices are buttons. */

@@ -1,11 +1,11 @@
 // Playground: a form from a capability's schema, a quote, and the answer as it is written.
-import { html, useEffect, useState, address, api, bounded, go, me, money, number, request, route, say, sayProblem, useApi } from './core.js'
+import { html, useEffect, useRef, useState, address, api, bounded, go, me, money, number, route, say, sayProblem, useApi } from './core.js'
 import { Empty, Failure, Head, inline, LIVE, Name, pretty, State, Text } from './parts.js'
-import { useForm } from './form.js'
+import { readSome } from './contents.js'
+import { checkedJson, laidOut, useForm } from './form.js'
 import { Quote } from './quote.js'
 import { useWritten } from './written.js'
 
-const MOST_SHOWN = 400_000
 const UPLOADS = '/api/v2/uploads'
 
 // --- What is sent -------------------------------------------------------------------------------------
@@ -18,47 +18,41 @@ function metadataOf(text) {
   return Object.fromEntries(pairs.map(([, name, value]) => [name.trim(), value]))
 }
 
-function parsed(text) {
-  try {
-    return JSON.parse(text)
-  } catch {
-    throw new Error('The input is not valid JSON. Put text in quotes: "like this".')
-  }
-}
-
 // --- The answer as it is written --------------------------------------------------------------------
 
 function Answer({ id }) {
   const path = `/v1/jobs/${encodeURIComponent(id)}`
   const isMine = event => event.job_id === id
-  const { data: job, error } = useApi(`${path}?content=false`, { live: 300, when: event => isMine(event) && event.type !== 'job.output.delta' })
-  const [result, setResult] = useState(null)
+  const { data: job, error, reload } = useApi(`${path}?content=false`, { live: 300, when: event => isMine(event) && event.type !== 'job.output.delta' })
+  const [result, setResult] = useState({ text: null, error: null })
   const state = job?.state
   const text = useWritten(id, state)
+  const readResult = useRef(null)
+  readResult.current ??= () => readSome(`${path}/result`).then(found => setResult({ ...found, error: null }), error => setResult({ text: null, error }))
   useEffect(() => {
-    if (state === 'succeeded') request(`${path}/result`).then(async response => setResult((await response.text()).slice(0, MOST_SHOWN)), () => {})
+    if (state === 'succeeded') readResult.current()
   }, [state])
-  let shown = result
+  let shown = result.text
   let sources = []
   try {
-    const value = result && JSON.parse(result)
+    const value = result.text && JSON.parse(result.text)
     // An answer of `documents` cites passages.
     const isCited = typeof value?.text === 'string' && Array.isArray(value.sources)
     if (isCited) sources = value.sources
-    shown = isCited ? value.text : result && pretty(value)
+    shown = isCited ? value.text : typeof value === 'string' ? value : result.text && laidOut(result.text)
   } catch {
     // It is shown as it is.
   }
   return html`<div class="card answer"><div class="head"><h2>Answer</h2>${job && html`<${State} of=${job.state} />`}<a href=${`/ui/jobs/${id}`}>Open the job</a></div>
-    <${Failure} error=${error} />
+    <${Failure} error=${error} retry=${reload} /><${Failure} error=${result.error} retry=${readResult.current} />
     ${job?.error && job.state !== 'succeeded' && html`<p class="bad-text" dir="ltr">${inline(`${job.error.code}: ${job.error.message}`, 1000)}</p>`}
-    ${shown !== null ? html`<${Text} text=${shown} label="Answer" />` : text.text ? html`<${Text} text=${text.text} label="Text so far" />` : html`<p class="faint">${!job || LIVE.has(job.state) ? 'Waiting for the answer…' : 'The job ended without an answer.'}</p>`}
+    ${shown !== null ? html`<${Text} text=${shown} label="Answer" />${result.isWhole === false && html`<p class="faint">Only the first part is shown: open the job to download all of it.</p>`}` : text.text ? html`<${Text} text=${text.text} label="Text so far" />` : html`<p class="faint">${!job || LIVE.has(job.state) ? 'Waiting for the answer…' : job.state !== 'succeeded' ? 'The job ended without an answer.' : result.error ? 'The job has succeeded, but its answer was not read.' : 'Reading the answer…'}</p>`}
     ${sources.length > 0 && html`<ol class="rows found" aria-label="Sources">${sources.map(one => html`<li><div><strong>[${one.n}] <${Name} text=${one.fileName} most=${60} /></strong>${one.page ? `, page ${one.page}` : ''}<p class="faint" dir="auto">${inline(one.snippet, 400)}</p></div></li>`)}</ol>`}
     ${job?.usage && html`<p class="faint">${number(job.usage.input_tokens + job.usage.output_tokens)} tokens, ${money(job.usage.priced_cost_usd)}</p>`}</div>`
 }
 
 function Try({ capability }) {
-  const { top, view, read } = useForm(capability.input_schema, 'field', () => setQuote(null))
+  const { top, view, read, fill } = useForm(capability.input_schema, 'field', () => setQuote(null))
   const hasFields = top.kind === 'object'
   const [asJson, setAsJson] = useState(!hasFields)
   const [json, setJson] = useState('{}')
@@ -72,9 +66,19 @@ function Try({ capability }) {
     setJson(text)
   }
   const swap = () => {
-    const found = asJson || read()
-    if (!found) return
-    if (!asJson) setJson(pretty(found.value))
+    setQuote(null)
+    setWrong(null)
+    if (asJson)
+      try {
+        fill(JSON.parse(checkedJson(json)))
+      } catch (problem) {
+        return setWrong(problem)
+      }
+    else {
+      const found = read()
+      if (!found) return
+      setJson(pretty(found.value))
+    }
     setAsJson(!asJson)
   }
   const ask = async (path, done) => {
@@ -83,8 +87,10 @@ function Try({ capability }) {
     setBusy(true)
     setWrong(null)
     try {
-      const input = asJson ? parsed(json) : entered.value
-      done(await api(path, { method: 'POST', body: { capability: capability.name, input, ...(metadata.trim() ? { metadata: metadataOf(metadata) } : {}) } }))
+      const members = { capability: capability.name, ...(metadata.trim() && { metadata: metadataOf(metadata) }) }
+      // JSON is sent as it was entered: a number keeps all its digits.
+      const input = asJson ? checkedJson(json) : JSON.stringify(entered.value)
+      done(await api(path, { method: 'POST', json: `${JSON.stringify(members).slice(0, -1)}, "input": ${input}}` }))
     } catch (problem) {
       setWrong(problem)
     }
@@ -169,7 +175,7 @@ function Documents() {
 
 // --- The view -----------------------------------------------------------------------------------------
 
-const isInternal = name => name.startsWith('backburner.')
+const isInternal = name => name.startsWith('backburner.') || name === 'webhook.deliver'
 
 export function Playground({ rest }) {
   const { data, error, reload } = useApi('/v1/capabilities')
