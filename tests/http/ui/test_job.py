@@ -1,10 +1,18 @@
 """The page of one job, in a real browser."""
 
+import asyncio
 import json
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from backburner.domain.auth.access import ROLES, Role
 from backburner.domain.jobs.job import Owner
+from backburner.engine.access.keys import Actor, NewKey
 from backburner.engine.submit.submission import Options
 from tests.http.ui.conftest import HOSTILE
 
@@ -210,11 +218,266 @@ async def test_what_belongs_to_others_is_hidden_until_asked_for(dashboard):
     await dashboard.log_in("tenant-operator", tenant="owls")
     await dashboard.visit(f"jobs/{job}")
     await dashboard.click("Input", "[role=tab]")
-    await dashboard.shows("This input belongs to another user", "#panel")
+    await dashboard.shows("The content of this job belongs to another user", "#panel")
     assert "plover" not in await dashboard.tab.evaluate("document.body.innerText")
     assert not await dashboard.tab.evaluate("document.querySelector('.danger')")
-    await dashboard.click("Show the input")
+    await dashboard.click("Show the content")
     await dashboard.shows("plover", "#panel")
     await dashboard.log_in("user", tenant="owls", user="cat")
     await dashboard.visit(f"jobs/{job}")
     await dashboard.shows("There is no such job")
+    dashboard.tab.messages.clear()  # the browser reports the 404
+    dashboard.tab.errors.clear()
+
+
+def in_an_hour(dashboard, owner):
+    """Return the options of a job that starts in an hour."""
+    later = dashboard.server.backburner.engine.now() / 1000 + 3600
+    return Options(owner=owner, run_at=datetime.fromtimestamp(later, UTC))
+
+
+async def test_results_events_and_text_of_others_are_hidden_until_asked_for(dashboard):
+    """*Before: only the input and the output were.*"""
+    bob = Owner("owls", "bob")
+    done = await submit(dashboard, "ui.steps", {"title": "swan", "reader": "b"}, bob)
+    await dashboard.log_in("tenant-operator", tenant="owls")
+    await dashboard.visit(f"jobs/{done}?tab=Steps")
+    await dashboard.shows("outline <b>", "#panel")
+    await dashboard.check("job of another user")
+    assert "swan" not in await dashboard.tab.evaluate("document.body.innerText")
+    await dashboard.click("Events", "[role=tab]")
+    await dashboard.shows("job.succeeded", "#panel")
+    assert "{" not in await dashboard.tab.evaluate(PANEL)
+    value = {"text": "The heron waits. " * 200, "seconds": 60}
+    written = await submit(dashboard, "demo.write", value, bob, wait=False)
+    await dashboard.visit(f"jobs/{written}")
+    await dashboard.shows("The content of this job belongs to another user")
+    assert "heron" not in await dashboard.tab.evaluate("document.body.innerText")
+    await dashboard.click("Show the content")
+    await dashboard.shows("The heron", ".writing")
+    await dashboard.click("Input", "[role=tab]")
+    await dashboard.shows("The heron waits.", "#panel")
+    await dashboard.server.backburner.engine.cancel(written, bob)
+
+
+async def test_the_input_is_not_shown_as_the_output(dashboard):
+    """*Before: both were one component, which kept the input until the output came.*"""
+    job = await submit(dashboard, "ui.steps", {"title": "grebe", "reader": "Eve"})
+    await dashboard.log_in(tenant="owls")
+    gate = asyncio.Event()
+
+    async def late(route):
+        await gate.wait()
+        await route.continue_()
+
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.click("Input", "[role=tab]")
+    await dashboard.shows("grebe", "#panel")
+    await dashboard.tab.page.route("**/result", late)
+    await dashboard.click("Output", "[role=tab]")
+    await dashboard.tab.until(
+        "document.querySelector('#tab-Output').ariaSelected === 'true'"
+    )
+    shown = await dashboard.tab.evaluate(PANEL)
+    gate.set()
+    await dashboard.shows("About grebe", "#panel")
+    await dashboard.tab.page.unroute("**/result")
+
+    assert "grebe" not in shown
+
+
+async def test_an_administrator_cancels_and_forks_the_job_of_another_user(dashboard):
+    """*Before: nobody could, though the server lets administrators do it.*"""
+    bob = Owner("owls", "bob")
+    engine = dashboard.server.backburner.engine
+    waiting = await engine.submit("demo.echo", {}, in_an_hour(dashboard, bob))
+    done = await submit(dashboard, "ui.steps", {"title": "ibis", "reader": "b"}, bob)
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{waiting.id}")
+    await dashboard.click("Cancel", "button.danger")
+    await dashboard.click("Cancel the job", "dialog button")
+    await dashboard.shows("cancelled", "h1")
+    await dashboard.visit(f"jobs/{done}")
+    await dashboard.click("Fork", ".head button")
+    await dashboard.click("Fork", "dialog button")
+    await dashboard.shows(done, ".facts")
+    await dashboard.shows("User\nbob", ".facts")
+    dashboard.check_quiet()
+
+
+async def test_who_may_not_act_for_others_is_offered_no_cancel(dashboard):
+    scopes = frozenset({"jobs:read", "jobs:write", "tenant:read"})
+    wanted = NewKey("clerk", scopes)
+    made, text = await dashboard.server.backburner.keys.create(
+        wanted, Actor("t", "owls")
+    )
+    options = in_an_hour(dashboard, Owner("owls", "bob"))
+    job = await dashboard.server.backburner.engine.submit("demo.echo", {}, options)
+    refused = await dashboard.server.client.post(
+        f"/v1/jobs/{job.id}/cancel", json={}, headers=dashboard.server.shown(text)
+    )
+    await dashboard.log_in(key=(made.id, text))
+    await dashboard.visit(f"jobs/{job.id}")
+    await dashboard.shows("scheduled", "h1")
+
+    assert 404 == refused.status_code
+    assert not await dashboard.tab.evaluate("document.querySelector('.danger')")
+    await dashboard.tab.press("?")
+    await dashboard.shows("Back to the jobs", "dialog")
+    told = await dashboard.tab.evaluate("document.querySelector('dialog').innerText")
+    assert "Retry the job" not in told
+    await dashboard.tab.press("Escape")
+
+
+async def test_the_timeline_continues_after_the_first_page_of_changes(dashboard):
+    """*Before: it ended at the 500th change and showed that one as lasting.*"""
+    engine = dashboard.server.backburner.engine
+    job = await engine.submit("demo.echo", {}, in_an_hour(dashboard, ANN))
+    for change in range(1, 520):
+        await engine.change(job.id, ANN, priority=change % 10)
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{job.id}")
+    await dashboard.shows("460 entries in the middle are not shown.", "#panel")
+    assert await dashboard.tab.evaluate(f"{TIMELINE}.includes('changed to 9')")
+    await engine.change(job.id, ANN, priority=3)
+    await dashboard.shows("461 entries in the middle are not shown.", "#panel")
+
+
+async def test_an_error_after_the_first_read_is_shown(dashboard):
+    """*Before: the old state stayed, without a word.*"""
+    engine = dashboard.server.backburner.engine
+    job = await engine.submit("demo.echo", {}, in_an_hour(dashboard, ANN))
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{job.id}")
+    await dashboard.shows("scheduled", "h1")
+    await dashboard.shows("scheduled", ".timeline")
+    path = re.compile(r"/v1/jobs/job_[^/?]*[?]content=false")
+    body = json.dumps({"detail": "The store is busy.", "code": "STORE_BUSY"})
+
+    async def busy(route):
+        await route.fulfill(status=503, body=body, content_type="application/json")
+
+    await dashboard.tab.page.route(path, busy)
+    await engine.change(job.id, ANN, priority=1)
+    await dashboard.shows("The store is busy.", ".notice.bad")
+    await dashboard.tab.page.unroute(path)
+    await dashboard.click("Try again", ".notice.bad button")
+    await dashboard.shows("Priority\n1", ".facts")
+    await dashboard.tab.until("!document.querySelector('.notice.bad')")
+    dashboard.tab.messages.clear()  # the browser reports the 503
+    dashboard.tab.errors.clear()
+
+
+async def test_a_job_lists_its_webhook_deliveries(dashboard):
+    client = dashboard.server.client
+    _, key = await dashboard.key("user", tenant="owls", user="ann")
+    shown = dashboard.server.shown(key)
+    callback = {"url": "https://hooks.example/owl"}
+    endpoint = await client.post("/v1/endpoints", json=callback, headers=shown)
+    disabled = f"/v1/endpoints/{endpoint.json()['id']}/disable"
+    assert 200 == (await client.post(disabled, headers=shown)).status_code
+    body = {"capability": "demo.echo", "input": {}, "callback": callback}
+    made = (await client.post("/v1/jobs", json=body, headers=shown)).json()["id"]
+    await dashboard.log_in("user", tenant="owls", user="ann")
+    await dashboard.visit(f"jobs/{made}?tab=Webhooks")
+    await dashboard.shows("failed", "[aria-label='Webhook deliveries']")
+    await dashboard.check("job deliveries")
+    await dashboard.click("…", "#panel td a")
+    await dashboard.shows("webhook.deliver", "h1")
+
+
+async def test_a_staged_retry_says_in_words_why_it_stopped(dashboard):
+    engine = dashboard.server.backburner.engine
+    poison = ("ui.flaky", {"poison": True}, Options(owner=ANN, tags=["staged"]))
+    for made in await engine.submit_many([poison] * 3):
+        await engine.wait(made.id, ANN, timeout=60)
+    where = {"tag": "staged", "state": "failed"}
+    body = {"action": "retry", "where": where, "staged": True}
+    job = await dashboard.submit("/v1/jobs/bulk", body, tenant="owls")
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{job['id']}")
+    await dashboard.shows("1 job retried, 0 skipped.")
+    await dashboard.shows("Stage 1, 1 job: 0 succeeded, 1 failed again")
+    await dashboard.shows("The retry stopped after stage 1: 1 of 1 failed again")
+    await dashboard.check("job staged retry")
+
+
+CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+ODD = 'it\'s \x03\n"$HOME" `id` \\\x9f\u202e “x”'
+COPIED = """
+Object.defineProperty(navigator.clipboard, 'writeText', {
+  value: async text => { window.copied = text },
+})
+"""
+
+
+@pytest.fixture
+async def submitter(dashboard):
+    """Run what was copied, and return the job that it submitted."""
+    wanted = NewKey("shell", ROLES[Role("user")], user="1")
+    _, key = await dashboard.server.backburner.keys.create(wanted, Actor("t", "owls"))
+
+    async def run(*command):
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env={"PATH": path, "LANG": "C.UTF-8", "BACKBURNER_API_KEY": key},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert 0 == process.returncode, (out, err)
+        listed = await dashboard.server.client.get(
+            "/v1/jobs?limit=1", headers=dashboard.server.shown(key)
+        )
+        path = f"/v1/jobs/{listed.json()['items'][0]['id']}"
+        found = await dashboard.server.client.get(
+            path, headers=dashboard.server.shown(key)
+        )
+        return found.json()
+
+    return run
+
+
+async def test_what_is_copied_submits_the_same_job_again(dashboard, submitter):
+    """*Before: numbers lost digits, and a shell got control characters.*"""
+    value = {"odd": ODD, "big": 12345678901234567890, "one": 1.0}
+    options = Options(owner=ANN, tags=["it's <odd>"], metadata={"note": ODD})
+    engine = dashboard.server.backburner.engine
+    made = await engine.submit("demo.echo", value, options)
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{made.id}")
+    await dashboard.shows("demo.echo", "h1")
+    await dashboard.tab.evaluate(COPIED)
+    seen = {made.id}
+    for kind, program in (
+        ("curl", ("bash", "-c")),
+        ("Python", (sys.executable, "-c")),
+        ("CLI", ("bash", "-c")),
+    ):
+        await dashboard.tab.evaluate("window.copied = ''")
+        await dashboard.click("Copy as…", "summary")
+        await dashboard.click(kind, ".menu button")
+        copied = await dashboard.tab.until("window.copied")
+        assert not CONTROLS.search(copied), copied
+        again = await submitter(*program, copied)
+        assert again["id"] not in seen, kind
+        seen.add(again["id"])
+        assert value == again["input"], kind
+        assert isinstance(again["input"]["one"], float), kind
+        assert ["it's <odd>"] == again["tags"], kind
+        assert {"note": ODD} == again["metadata"], kind
+
+
+async def test_copying_the_input_of_another_user_is_asked_first(dashboard):
+    job = await submit(dashboard, "demo.echo", {"a": "rail"}, Owner("owls", "bob"))
+    await dashboard.log_in("tenant-operator", tenant="owls")
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.shows("demo.echo", "h1")
+    await dashboard.tab.evaluate(COPIED)
+    await dashboard.click("Copy as…", "summary")
+    await dashboard.click("curl", ".menu button")
+    await dashboard.shows("Copy the input of another user?", "dialog")
+    assert not await dashboard.tab.evaluate("window.copied")
+    await dashboard.click("Copy as curl", "dialog button")
+    await dashboard.tab.until("window.copied?.includes('rail')")

@@ -1,14 +1,15 @@
 // A fork: a new job that reuses the results of the first steps of one that has ended.
 import { html, api, bounded, go, span, useApi, useEffect, useRef, useState } from './core.js'
-import { Failure, inline, pretty } from './parts.js'
+import { Failure, inline } from './parts.js'
 import { readSome } from './contents.js'
+import { checkedJson, laidOut } from './form.js'
 import { Quote } from './quote.js'
 
 const STEPS = 1000
 const LONGEST_NAME = 60
 
-/** A form in a dialog that forks a job from its step number `start`. */
-export function ForkForm({ job, start, close }) {
+/** A form in a dialog that forks a job from its step number `start`; it stays a job of the same user. */
+export function ForkForm({ job, isOwn, start, close }) {
   const path = `/v1/jobs/${encodeURIComponent(job.id)}`
   const dialog = useRef(null)
   const { data, error } = useApi(`${path}/steps?content=false&limit=${STEPS}`)
@@ -20,14 +21,23 @@ export function ForkForm({ job, start, close }) {
   const [busy, setBusy] = useState(false)
   useEffect(() => dialog.current.showModal(), [])
   const steps = (data?.items ?? []).filter(step => step.n)
-  const change = async isWanted => {
+  const [isWanted, want] = useState(false)
+  const isChanged = useRef(false)
+  const change = async wanted => {
+    isChanged.current = wanted
+    want(wanted)
     setPlan(null)
-    if (!isWanted) return setInput(null)
+    setProblem(null)
+    if (!wanted) return setInput(null)
     try {
       const found = await readSome(`${path}/input`)
       if (!found.isWhole) throw new Error('The input is too large to edit here: use `backburner fork ID --from N --input …`.')
-      setInput(pretty(JSON.parse(found.text)))
+      // It may not be wanted any more.
+      if (isChanged.current) setInput(laidOut(found.text))
     } catch (error) {
+      if (!isChanged.current) return
+      isChanged.current = false
+      want(false)
       setProblem(error)
     }
   }
@@ -35,14 +45,9 @@ export function ForkForm({ job, start, close }) {
     setBusy(true)
     setProblem(null)
     try {
-      const body = { from }
-      if (input !== null)
-        try {
-          body.input = JSON.parse(input)
-        } catch {
-          throw new Error('The input is not valid JSON. Put text in quotes: "like this".')
-        }
-      done(await api(`${path}/fork${query}`, { method: 'POST', body }))
+      // As it was entered: a number keeps all its digits.
+      const json = input === null ? JSON.stringify({ from }) : `{"from": ${from}, "input": ${checkedJson(input)}}`
+      done(await api(`${path}/fork${query}`, { method: 'POST', json, headers: isOwn ? {} : { 'X-User-Id': job.user } }))
     } catch (error) {
       setProblem(error)
     }
@@ -60,13 +65,13 @@ export function ForkForm({ job, start, close }) {
     <p class="faint">A new job reuses the stored results of the earlier steps and runs everything from the chosen step on. This job does not change.</p>
     <label>Start at <select value=${from} onChange=${event => (setPlan(null), setFrom(Number(event.target.value)))}>
       ${steps.map(step => html`<option value=${step.n}>${step.n} ${step.kind === 'step' ? '' : `${step.kind}: `}${bounded(step.name, LONGEST_NAME)}${step.duration_ms === null ? '' : `, took ${span(step.duration_ms)}`}</option>`)}
-      <option value=${steps.length + 1}>${steps.length ? 'after all stored steps' : 'the beginning: no step is stored'}</option></select></label>
-    <label class="check"><input type="checkbox" checked=${input !== null} onChange=${event => change(event.target.checked)} /> Change the input</label>
+      <option value=${steps.length + 1}>${steps.length ? 'after all stored steps' : data ? 'the beginning: no step is stored' : 'the beginning'}</option></select></label>
+    <label class="check"><input type="checkbox" checked=${isWanted} onChange=${event => change(event.target.checked)} /> Change the input</label>
     ${input !== null && html`<label>Input (JSON) <textarea class="mono" rows="6" spellcheck=${false} value=${input} onInput=${event => (setPlan(null), setInput(event.target.value))}></textarea></label>`}
     <${Failure} error=${error ?? problem} />
     ${plan && html`<p>${plan.reused.length ? `The new job reuses the results of ${plan.reused.length} ${plan.reused.length === 1 ? 'step' : 'steps'}: ${inline(plan.reused.join(', '), 200)}.` : 'The new job reuses no results.'}</p><${Quote} quote=${plan.quote} />`}
     <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button>
-      <button type="button" disabled=${busy} onClick=${() => send('?dry_run=true', setPlan)}>Get a quote</button>
-      <button class="primary" disabled=${busy}>Fork</button></div>
+      <button type="button" disabled=${busy || (isWanted && input === null)} onClick=${() => send('?dry_run=true', setPlan)}>Get a quote</button>
+      <button class="primary" disabled=${busy || (isWanted && input === null)}>Fork</button></div>
   </form></dialog>`
 }

@@ -6,9 +6,10 @@ import {
 import { confirmed, Copy, Failure, Frame, Head, Icon, inline, LIVE, Meter, Name, State, Text } from './parts.js'
 import { TEXT_KEPT, useWritten } from './written.js'
 import { Content, readSome } from './contents.js'
+import { commands } from './copying.js'
 import { ForkForm } from './fork.js'
 import { lastJobs } from './jobs.js'
-import { Timeline } from './timeline.js'
+import { Timeline, useChanges } from './timeline.js'
 
 const EVENTS_SHOWN = 200
 const STEPS_SHOWN = 500
@@ -33,13 +34,19 @@ function Calls({ id, count }) {
     ${data.next_cursor && html`<p class="faint">The first ${number(data.items.length)} of ${number(count)} are shown.</p>`}`
 }
 
-/** The stored steps; `fork` begins a new job at the one that is chosen, if that is possible. */
-function Steps({ id, fork }) {
-  const { data, error } = useApi(`/v1/jobs/${id}/steps?limit=${STEPS_SHOWN}`, { live: 2000, when: event => event.job_id === id })
-  if (error) return html`<${Failure} error=${error} />`
-  if (!data) return html`<p class="faint">Loading…</p>`
-  if (!data.items.length) return html`<p class="faint">The handler has stored no results of steps or model calls.</p>`
-  return html`<${Frame} label="Steps and model calls"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Step</th><th scope="col">Kind</th><th scope="col" class="number">Duration</th><th scope="col">Stored</th><th scope="col">Result</th>${fork && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
+/** What stands in place of the content of another user's job, until it is asked for. */
+const Hidden = ({ reveal }) => html`<p class="faint">The content of this job belongs to another user. <button onClick=${reveal}>Show the content</button></p>`
+
+/**
+ * The stored steps; `fork` begins a new job at the one that is chosen, if that is possible.
+ *
+ * With `reveal` the results are hidden: it shows them.
+ */
+function Steps({ id, fork, reveal }) {
+  const { data, error, reload } = useApi(`/v1/jobs/${id}/steps?limit=${STEPS_SHOWN}${reveal ? '&content=false' : ''}`, { live: 2000, when: event => event.job_id === id })
+  if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<p class="faint">Loading…</p>`
+  if (!data.items.length) return html`<${Failure} error=${error} retry=${reload} /><p class="faint">The handler has stored no results of steps or model calls.</p>`
+  return html`<${Failure} error=${error} retry=${reload} />${reveal && html`<${Hidden} reveal=${reveal} />`}<${Frame} label="Steps and model calls"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Step</th><th scope="col">Kind</th><th scope="col" class="number">Duration</th><th scope="col">Stored</th><th scope="col">Result</th>${fork && html`<th scope="col"><span class="unseen">Actions</span></th>`}</tr></thead>
     <tbody>${data.items.map(step => html`<tr key=${`${step.kind} ${step.name} ${step.stored_at}`}><td class="number">${step.n ?? ''}</td><td><${Name} text=${step.name} most=${60} />${step.state !== 'stored' && html` <span class=${step.state === 'in_doubt' ? 'bad-text' : 'faint'}>${step.state.replace('_', ' ')}</span>`}</td>
       <td>${step.kind}</td><td class="number">${span(step.duration_ms)}</td><td class="time"><${Ago} at=${step.stored_at} /></td>
       <td class="mono" dir="ltr">${step.result !== null ? inline(step.result, 160) : step.state === 'stored' ? html`<span class="faint">${number(step.size)} characters</span>` : ''}</td>
@@ -47,49 +54,67 @@ function Steps({ id, fork }) {
     ${data.more && html`<p class="faint">The first ${number(data.items.length)} are shown.</p>`}`
 }
 
-function Events({ id }) {
+/** All events, in pages; with `reveal` their data is hidden: it shows them. */
+function Events({ id, reveal }) {
   const [after, setAfter] = useState(0)
-  const { data, error } = useApi(`/v1/jobs/${id}/history?after=${after}&limit=${EVENTS_SHOWN}`, { live: 1000, when: event => event.job_id === id })
-  if (error) return html`<${Failure} error=${error} />`
-  if (!data) return html`<p class="faint">Loading…</p>`
+  const { data, error, reload } = useApi(`/v1/jobs/${id}/history?after=${after}&limit=${EVENTS_SHOWN}`, { live: 1000, when: event => event.job_id === id })
+  if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<p class="faint">Loading…</p>`
   const last = data.items.at(-1)?.n ?? after
-  return html`<${Frame} label="Events"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Event</th><th scope="col">Time</th><th scope="col">Data</th></tr></thead>
+  return html`<${Failure} error=${error} retry=${reload} />${reveal && html`<${Hidden} reveal=${reveal} />`}<${Frame} label="Events"><table><thead><tr><th scope="col" class="number">No.</th><th scope="col">Event</th><th scope="col">Time</th><th scope="col">Data</th></tr></thead>
     <tbody>${data.items.map(event => html`<tr key=${event.n}><td class="number">${event.n}</td><td class="mono">${event.type}</td><td class="time">${exact(event.at)}</td>
-      <td class="mono" dir="ltr">${inline(event.data, 240)}</td></tr>`)}</tbody></table></${Frame}>
+      <td class="mono" dir="ltr">${reveal ? html`<span class="faint">hidden</span>` : inline(event.data, 240)}</td></tr>`)}</tbody></table></${Frame}>
     <div class="pager">${after > 0 && html`<button onClick=${() => setAfter(Math.max(0, after - EVENTS_SHOWN))}>Previous page</button>`}
       ${data.more && html`<button onClick=${() => setAfter(last)}>Next page</button>`}
       ${data.total > last && html`<button onClick=${() => setAfter(Math.max(0, data.total - EVENTS_SHOWN))}>Last page</button>`}
       <span class="faint">${number(data.items[0]?.n ?? 0)}–${number(last)} of ${number(data.total)} events</span></div>`
 }
 
-// --- Copy as -------------------------------------------------------------------------------------
+// --- Webhooks ------------------------------------------------------------------------------------
 
-const reserved = /^(bulk|completion|delivery|forked-from|guard|schedule|tick):/
-const quoted = text => `'${text.replaceAll("'", `'\\''`)}'`
+const DELIVERIES_SHOWN = 50
 
-function commands({ tags: all, ...job }, input) {
-  const tags = all.filter(tag => !reserved.test(tag))
-  const value = JSON.stringify(input)
-  const body = JSON.stringify({ capability: job.capability, input, ...(tags.length ? { tags } : {}), ...(Object.keys(job.metadata).length ? { metadata: job.metadata } : {}) })
-  const named = Object.entries(job.metadata)
-  const more = [tags.length && `tags=${JSON.stringify(tags)}`, named.length && `metadata=${JSON.stringify(job.metadata)}`].filter(Boolean)
-  const flags = [...tags.map(tag => `--tag ${quoted(tag)}`), ...named.map(([name, text]) => `--metadata ${quoted(`${name}=${text}`)}`)]
-  const header = me.value.needs_login ? ` \\\n  -H "Authorization: Bearer $BACKBURNER_API_KEY"` : ''
-  return {
-    curl: `curl ${location.origin}/v1/jobs${header} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}`,
-    Python: `import json\n\nfrom backburner.client import Client\n\nwith Client(${JSON.stringify(location.origin)}) as client:\n    job = client.submit(${[JSON.stringify(job.capability), `json.loads(${JSON.stringify(value)})`, ...more].join(', ')})\n`,
-    CLI: `backburner submit ${[quoted(job.capability), quoted(value), ...flags].join(' ')} --url ${location.origin} --wait`,
-  }
+/** The deliveries that reported the end of this job: they are jobs. */
+function Deliveries({ path, id }) {
+  const shown = useRef(new Set())
+  const isMine = event => event.job_id === id || shown.current.has(event.job_id)
+  const { data, error, reload } = useApi(`${path}/deliveries?limit=${DELIVERIES_SHOWN}`, { live: 3000, when: isMine })
+  shown.current = new Set((data?.items ?? []).map(one => one.id))
+  if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<p class="faint">Loading…</p>`
+  if (!data.items.length) return html`<${Failure} error=${error} retry=${reload} /><p class="faint">No webhook has been sent for this job.</p>`
+  return html`<${Failure} error=${error} retry=${reload} /><${Frame} label="Webhook deliveries"><table><thead><tr><th scope="col">State</th><th scope="col">Delivery</th><th scope="col">Submitted</th><th scope="col" class="number">Attempt</th><th scope="col">Error</th></tr></thead>
+    <tbody>${data.items.map(one => html`<tr key=${one.id}><td><${State} of=${one.state} /></td><td class="mono"><a href=${`/ui/jobs/${one.id}`} title=${one.id}>…${one.id.slice(-8)}</a></td><td class="time"><${Ago} at=${one.created_at} /></td><td class="number">${one.attempt}/${one.max_attempts}</td>
+      <td dir="ltr">${one.error && one.state !== 'succeeded' ? inline(`${one.error.code}: ${one.error.message}`, 160) : ''}</td></tr>`)}</tbody></table></${Frame}>
+    ${data.next_cursor && html`<p class="faint">The newest ${number(data.items.length)} are shown.</p>`}`
 }
 
-function CopyAs({ job }) {
+// --- The result of a bulk action -------------------------------------------------------------------
+
+const BULK = 'backburner.bulk'
+const jobs = count => `${number(count)} ${count === 1 ? 'job' : 'jobs'}`
+const SKIPPED = { cancel: 'ended before the action reached them, or could not be found', retry: 'were not failed when the action reached them, or could not be found' }
+
+function BulkResult({ path }) {
+  const { data, error, reload } = useApi(`${path}/result`)
+  if (!data?.action) return html`<${Failure} error=${error} retry=${reload} />`
+  const { action, changed, skipped, stages, stopped } = data
+  return html`<div class="card"><h2>Result</h2><p>${jobs(changed)} ${action === 'cancel' ? 'cancelled' : 'retried'}, ${number(skipped)} skipped${skipped ? `: they ${SKIPPED[action]}` : ''}.</p>
+    ${stages.length > 0 && html`<ol>${stages.map((one, at) => html`<li>Stage ${at + 1}, ${jobs(one.ids.length)}: ${number(one.succeeded)} succeeded, ${number(one.failed)} failed again</li>`)}</ol>`}
+    ${stopped && html`<p class="bad-text">The retry stopped after stage ${stages.length}: ${inline(stopped, 300)}. The other jobs were not retried.</p>`}</div>`
+}
+
+// --- Copy as -------------------------------------------------------------------------------------
+
+/** Copies a command that submits the job again; `isHidden`: the input belongs to another user. */
+function CopyAs({ job, path, isHidden }) {
   const menu = useRef(null)
   const copy = async kind => {
     menu.current.open = false
+    if (isHidden && !(await confirmed(`Copy the input of another user?`, 'The command contains the input, the tags and the metadata of this job.', `Copy as ${kind}`))) return
     try {
-      const found = await readSome(`/v1/jobs/${job.id}/input`)
-      if (!found.isWhole) return say('The input is too large to copy: download it instead.', 'error')
-      await navigator.clipboard.writeText(commands(job, JSON.parse(found.text))[kind])
+      if (!navigator.clipboard) throw new Error('The browser allows copying only on pages that are served over HTTPS or from this machine.')
+      const found = await readSome(`${path}/input`)
+      if (!found.isWhole) throw new Error('The input is too large to copy: download it instead.')
+      await navigator.clipboard.writeText(commands(job, found.text, { origin: location.origin, isKeyed: me.value.needs_login })[kind])
       say(`Copied as ${kind}. Running it submits a new job with the same input.`)
     } catch (error) {
       say(error.message, 'error')
@@ -101,7 +126,7 @@ function CopyAs({ job }) {
 
 // --- The view --------------------------------------------------------------------------------------
 
-const TABS = ['Timeline', 'Input', 'Output', 'Steps', 'Events']
+const TABS = ['Timeline', 'Input', 'Output', 'Steps', 'Events', 'Webhooks']
 
 /** Go to the tab beside it by the arrow keys. */
 function moveTab(event) {
@@ -121,7 +146,7 @@ function Now({ job, told, why }) {
   const whole = span((job.finished_at ? Date.parse(job.finished_at) : now.value) - Date.parse(job.created_at))
   const last = error && html` Last error: <bdi title=${inline(error.message, 2000)}>${bounded(error.code, 80)}: ${inline(error.message, 300)}</bdi>`
   const look = job.state === 'failed' ? 'bad' : isLive && job.state !== 'running' ? 'warn' : ''
-  const isBulk = job.capability === 'backburner.bulk'
+  const isBulk = job.capability === BULK
   const progress = told?.total > 0 && html`${Math.round((100 * told.done) / told.total)} %${told.message ? ` · ${inline(told.message, 200)}` : ''}`
   const said = job.state === 'failed' ? html`<strong>${bounded(error?.code ?? 'failed', 80)}</strong> ${inline(error?.message ?? '', 2000)}`
     : progress && (isBulk || job.state === 'running') ? progress : job.state === 'running' ? html`Running for ${since}.`
@@ -193,18 +218,32 @@ export function Job({ id }) {
   const path = `/v1/jobs/${encodeURIComponent(id)}`
   const isMine = event => event.job_id === id && event.type !== 'job.output.delta' && event.type !== 'job.progress'
   const { data: job, error, reload } = useApi(`${path}?content=false`, { live: 300, when: isMine })
-  const changes = useApi(`${path}/history?changes=true&limit=500`, { live: 300, when: isMine })
+  const changes = useChanges(path, isMine)
   const waits = job && LIVE.has(job.state) && job.state !== 'running'
   const why = useApi(waits ? `${path}/waiting` : null, { live: 3000 })
   const [progress, setProgress] = useState(null)
+  const [isRevealed, setRevealed] = useState(false)
   const [changing, setChanging] = useState(false)
   const [forking, setForking] = useState(null)
   const text = useWritten(id, job?.state)
-  useEvents(event => event.job_id === id && event.type === 'job.progress' && setProgress(event.data))
+  useEvents(event => {
+    if (event.job_id !== id) return
+    if (event.type === 'job.progress') setProgress(event.data)
+    // What a former attempt has reported does not hold for this one; a bulk action goes on.
+    if (event.type === 'job.started' && job?.capability !== BULK) setProgress({})
+  })
 
   const isLive = job && LIVE.has(job.state)
   // A bulk action that reaches other users belongs to none of them.
   const isOwn = job && (job.user === me.value.user || job.user === 'all users' || !me.value.needs_login)
+  const isHidden = job && !isOwn && !isRevealed
+  const reveal = isHidden && (() => {
+    setRevealed(true)
+    // The button that had the focus goes away.
+    document.getElementById('panel').focus()
+  })
+  // Who may change the whole tenant reaches the jobs of all its users.
+  const canReach = job && (job.user === me.value.user || !me.value.needs_login || me.value.changes_tenant)
   const act = async (verb, done) => {
     try {
       await api(`${path}/${verb}`, { method: 'POST', body: {} })
@@ -219,12 +258,12 @@ export function Job({ id }) {
     act('cancel', 'The job is cancelled.')
   const retry = () => act('retry', 'The job is queued again.')
   const canRetry = job?.state === 'failed' && may('dead-letters:retry')
-  const canChange = job && CHANGEABLE.has(job.state) && may('jobs:write') && isOwn
-  const canCancel = isLive && may('jobs:write') && isOwn
-  const canFork = job && !isLive && !job.flow_id && !job.capability.startsWith('backburner.') && may('jobs:write') && isOwn
+  const canChange = job && CHANGEABLE.has(job.state) && may('jobs:write') && canReach
+  const canCancel = isLive && may('jobs:write') && canReach
+  const canFork = job && !isLive && !job.flow_id && !job.capability.startsWith('backburner.') && may('jobs:write') && (isOwn || may('users:act'))
   useKeys({
-    r: [() => canRetry && retry(), 'Retry the job'],
-    f: [() => canFork && setForking(1), 'Fork the job'],
+    ...(may('dead-letters:retry') && { r: [() => canRetry && retry(), 'Retry the job'] }),
+    ...(may('jobs:write') && { f: [() => canFork && setForking(1), 'Fork the job'] }),
     k: [() => go(lastJobs.value), 'Back to the jobs'],
   })
 
@@ -241,23 +280,25 @@ export function Job({ id }) {
       ${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry</button>`}
       ${canChange && html`<button onClick=${() => setChanging(true)}>Change</button>`}
       ${canFork && html`<button onClick=${() => setForking(1)}>Fork</button>`}
-      <${CopyAs} job=${job} />
+      <${CopyAs} job=${job} path=${path} isHidden=${isHidden} />
       ${canCancel && html`<button class="danger" onClick=${cancel}>Cancel</button>`}
     </${Head}>
+    <${Failure} error=${error} retry=${reload} />
     ${changing && html`<${ChangeForm} job=${job} path=${path} close=${() => setChanging(false)} reload=${reload} />`}
-    ${forking && html`<${ForkForm} job=${job} start=${forking} close=${() => setForking(null)} />`}
+    ${forking && html`<${ForkForm} job=${job} isOwn=${isOwn} start=${forking} close=${() => setForking(null)} />`}
     <${Now} job=${job} told=${told} why=${waits && why.data} />
     <div class="grid"><div><div class="card">
       <div class="tabs" role="tablist" onKeyDown=${moveTab}>${TABS.map(name => html`<button role="tab" id=${`tab-${name}`} aria-selected=${tab === name} tabindex=${tab === name ? 0 : -1} aria-controls="panel" onClick=${() => setTab(name)}>${name}</button>`)}</div>
-      <div role="tabpanel" id="panel" aria-labelledby=${`tab-${tab}`}>${
-        tab === 'Timeline' ? html`<${Timeline} events=${changes.data?.items ?? []} job=${job} />`
-          : tab === 'Input' ? html`<${Content} path=${`${path}/input`} label="input" name=${`${job.id}-input.json`} hidden=${!isOwn} />`
-            : tab === 'Output' ? job.state === 'succeeded'
-              ? html`<${Content} path=${`${path}/result`} label="output" name=${`${job.id}-output.json`} hidden=${!isOwn} />`
-              : html`<p class="faint">A job has an output only after it has succeeded.</p>`
-              : tab === 'Steps' ? html`<${Steps} id=${job.id} fork=${canFork && setForking} />` : html`<${Events} id=${job.id} />`
+      <div role="tabpanel" id="panel" tabindex="-1" aria-labelledby=${`tab-${tab}`}>${
+        tab === 'Timeline' ? html`<${Timeline} changes=${changes} job=${job} />`
+          : tab === 'Input' ? isHidden ? html`<${Hidden} reveal=${reveal} />` : html`<${Content} key="input" path=${`${path}/input`} label="input" name=${`${job.id}-input.json`} />`
+            : tab === 'Output' ? job.state !== 'succeeded' ? html`<p class="faint">A job has an output only after it has succeeded.</p>`
+              : isHidden ? html`<${Hidden} reveal=${reveal} />` : html`<${Content} key="output" path=${`${path}/result`} label="output" name=${`${job.id}-output.json`} />`
+              : tab === 'Steps' ? html`<${Steps} id=${job.id} fork=${canFork && setForking} reveal=${reveal} />`
+                : tab === 'Events' ? html`<${Events} id=${job.id} reveal=${reveal} />` : html`<${Deliveries} path=${path} id=${job.id} />`
       }</div></div>
-      ${text.text && html`<${Writing} text=${text} isLive=${isLive} />`}
+      ${job.capability === BULK && job.state === 'succeeded' && html`<${BulkResult} path=${path} />`}
+      ${text.text && (isHidden ? html`<div class="card"><h2>${isLive ? 'Text so far' : 'Text'}</h2><${Hidden} reveal=${reveal} /></div>` : html`<${Writing} text=${text} isLive=${isLive} />`)}
       <div class="card"><h2>Attempts</h2>${attempts.length ? [...attempts].reverse().slice(0, 50).map(one => html`<${Attempt} key=${`${one.generation}.${one.number}.${one.started_at}`} attempt=${one} />`) : html`<p class="faint">No attempt has started.</p>`}
         ${attempts.length > 50 && html`<p class="faint">The latest 50 of ${number(attempts.length)} are shown.</p>`}</div></div>
     <div><div class="card"><h2>Details</h2><dl class="facts">
@@ -273,9 +314,9 @@ export function Job({ id }) {
       <dt>Ended</dt><dd><${Ago} at=${job.finished_at} /></dd>
       ${job.tags.length > 0 && html`<dt>Tags</dt><dd>${job.tags.slice(0, 20).map(tag => html`<a class="tag" href=${`/ui/jobs?tag=${encodeURIComponent(tag)}`}><${Name} text=${tag} most=${40} /></a> `)}</dd>`}
       ${Object.entries(job.metadata).map(([name, text]) => html`<dt class="given"><${Name} text=${name} most=${64} /></dt><dd class="given" dir="auto">${inline(text, 600)}</dd>`)}
-      ${job.flow_id && html`<dt>Flow</dt><dd class="mono"><a href=${`/ui/flows/${job.flow_id}`}>${bounded(job.flow_id, 60)}</a>${job.step ? `, step ${bounded(job.step, 60)}` : ''}</dd>`}
-      ${job.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${job.batch_id}`}>${bounded(job.batch_id, 60)}</a></dd>`}
-      ${job.forked_from && html`<dt>Forked from</dt><dd class="mono"><a href=${`/ui/jobs/${job.forked_from}`}>${bounded(job.forked_from, 60)}</a></dd>`}
+      ${job.flow_id && html`<dt>Flow</dt><dd class="mono"><a href=${`/ui/flows/${encodeURIComponent(job.flow_id)}`}>${bounded(job.flow_id, 60)}</a>${job.step ? `, step ${bounded(job.step, 60)}` : ''}</dd>`}
+      ${job.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${encodeURIComponent(job.batch_id)}`}>${bounded(job.batch_id, 60)}</a></dd>`}
+      ${job.forked_from && html`<dt>Forked from</dt><dd class="mono"><a href=${`/ui/jobs/${encodeURIComponent(job.forked_from)}`}>${bounded(job.forked_from, 60)}</a></dd>`}
       ${job.request_id && html`<dt>Request</dt><dd class="mono">${bounded(job.request_id, 64)}</dd>`}
     </dl></div>
     <div class="card"><h2>Models</h2>${job.usage ? html`<dl class="facts">

@@ -1,6 +1,6 @@
 // The timeline of a job: every wait with its reason, every attempt, its steps and model calls.
-import { html, useEffect, Ago, exact, money, now, number, span, useApi } from './core.js'
-import { Icon, inline, LIVE, Name, State } from './parts.js'
+import { html, useEffect, useRef, useState, Ago, api, exact, money, now, number, reconnected, span, throttled, useApi, useEvents } from './core.js'
+import { Failure, Icon, inline, LIVE, Name, State } from './parts.js'
 
 /** How many parts are shown, and how many steps and calls of each attempt. */
 const PARTS = 60
@@ -8,6 +8,51 @@ const WITHIN = 50
 const STEPS = 500
 const CALLS = 200
 const POLL_MS = 2000 // a stored step has no event
+
+/** How many changes are read at once, and at most. */
+const PAGE = 500
+const MOST_CHANGES = 10_000
+
+/**
+ * Read the changes of a job's state: all at first, then only those that follow.
+ *
+ * Returns `{items, isCut, error, reload}`; `isCut`: more follow, which are not read (yet).
+ */
+export function useChanges(path, isMine) {
+  const [state, set] = useState({ items: [], isCut: false, error: null })
+  const items = useRef([])
+  // One request at a time: the next one begins after the last change of this one.
+  const busy = useRef(false)
+  const again = useRef(false)
+  const isOver = useRef(false)
+  const read = useRef(null)
+  read.current ??= async () => {
+    again.current = busy.current
+    if (busy.current) return
+    busy.current = true
+    try {
+      for (let more = true; more && items.current.length < MOST_CHANGES && !isOver.current; ) {
+        const page = await api(`${path}/history?changes=true&limit=${PAGE}&after=${items.current.at(-1)?.n ?? 0}`)
+        items.current = [...items.current, ...page.items]
+        more = page.more
+        set({ items: items.current, isCut: more, error: null })
+      }
+    } catch (error) {
+      set(was => ({ ...was, error }))
+    }
+    busy.current = false
+    if (again.current && !isOver.current) read.current()
+  }
+  const soon = useRef(null)
+  soon.current ??= throttled(() => read.current(), 300)
+  useEffect(() => void read.current(), [reconnected.value])
+  useEffect(() => () => {
+    isOver.current = true
+    soon.current.stop()
+  }, [])
+  useEvents(event => isMine(event) && soon.current())
+  return { ...state, reload: read.current }
+}
 
 const ENDS = { succeeded: 'good', failed: 'bad', cancelled: 'bad', retrying: 'bad', stalled: 'bad' }
 
@@ -18,8 +63,12 @@ const NOTES = {
   'step.changed': ({ step, unread }) => `Step ${step} has no stored result that matches its request; ${unread} stored ${unread === 1 ? 'result has' : 'results have'} not been used`,
 }
 
-/** Turn events into segments: `{kind, label, from, to, note}`. */
-export function segments(events, job) {
+/**
+ * Turn events into segments: `{kind, label, from, to, note}`.
+ *
+ * With `isCut` more events follow: nothing is known of what is after the last one.
+ */
+export function segments(events, job, isCut = false) {
   const found = []
   let open = null
   for (const event of events) {
@@ -39,7 +88,8 @@ export function segments(events, job) {
     open = next && { ...next, from: event.at, n: event.n }
     if (open) found.push(open)
   }
-  if (open && !LIVE.has(job.state)) open.to = job.finished_at
+  if (open && isCut) open.to = open.from
+  else if (open && !LIVE.has(job.state)) open.to = job.finished_at
   return found
 }
 
@@ -114,7 +164,7 @@ function Part({ one, start, whole }) {
     <${Track} from=${one.from} to=${to} start=${start} whole=${whole} kind=${one.kind} /></li>`
 }
 
-export function Timeline({ events, job }) {
+export function Timeline({ changes, job }) {
   const path = `/v1/jobs/${encodeURIComponent(job.id)}`
   const isMine = event => event.job_id === job.id
   const steps = useApi(`${path}/steps?content=false&limit=${STEPS}`, { live: POLL_MS, when: isMine })
@@ -124,14 +174,18 @@ export function Timeline({ events, job }) {
     const timer = setInterval(() => document.hidden || (steps.reload(), calls.reload()), POLL_MS)
     return () => clearInterval(timer)
   }, [job.state])
-  const parts = segments(events, job)
-  if (!parts.length) return html`<p class="faint">Nothing has happened yet.</p>`
+  const parts = segments(changes.items, job, changes.isCut)
+  const failure = html`<${Failure} error=${changes.error} retry=${changes.reload} />`
+  if (!parts.length) return changes.error ? failure : html`<p class="faint">Nothing has happened yet.</p>`
   const shown = parts.length > PARTS ? [...parts.slice(0, PARTS / 3), ...parts.slice((-PARTS * 2) / 3)] : parts
   const at = text => (text ? Date.parse(text) : now.value)
   const start = at(shown[0].from)
   const end = Math.max(...shown.map(part => at(part.to)))
   const whole = Math.max(1, end - start)
-  return html`${shown.length < parts.length && html`<p class="faint">${parts.length - shown.length} entries in the middle are not shown.</p>`}
+  const hasMore = steps.data?.more || calls.data?.next_cursor
+  return html`${failure}${changes.isCut && html`<p class="faint">The timeline ends after the first ${number(changes.items.length)} changes of state. Events lists all of them.</p>`}
+    ${hasMore && html`<p class="faint">The timeline includes the first ${STEPS} steps and the first ${CALLS} model calls.</p>`}
+    ${shown.length < parts.length && html`<p class="faint">${number(parts.length - shown.length)} entries in the middle are not shown.</p>`}
     <ol class="timeline">${shown.map(part => {
       if (part.kind === 'note') return html`<li class="within" key=${part.n}><span class="kind">note</span><span class="what">${inline(part.label, 240)}</span><span class="span"><${Ago} at=${part.from} /></span></li>`
       const inner = part.kind === 'running' ? within(part.n, steps.data?.items ?? [], calls.data?.items ?? []) : []
