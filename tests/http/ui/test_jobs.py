@@ -112,6 +112,7 @@ async def test_all_matching_jobs_are_cancelled_by_one_job(dashboard):
     await dashboard.click("Cancel all 60 matching jobs", "dialog button.danger")
     await dashboard.tab.until("location.pathname.startsWith('/ui/jobs/job_')")
     await dashboard.shows("60 cancelled, 0 skipped")
+    await dashboard.shows("60 jobs cancelled, 0 skipped.")
     entries = await dashboard.server.backburner.engine.store.audited(
         "birds", before=None, limit=1
     )
@@ -204,3 +205,185 @@ async def test_the_current_row_stays_the_same_job(dashboard):
     await dashboard.tab.until(f"{CURRENT} === 3")
 
     assert chosen == after
+
+
+async def test_a_failed_read_leaves_no_rows_of_the_former_filter(dashboard):
+    """*Before: failed jobs stayed under the filter `succeeded`.*"""
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs?state=failed&capability=demo.fail")
+    await dashboard.tab.until(f"{ROWS} > 2")
+    path = re.compile(r"/v1/jobs\?.*state=succeeded")
+    body = '{"detail": "The store is busy."}'
+
+    async def busy(route):
+        await route.fulfill(status=503, body=body, content_type="application/json")
+
+    await dashboard.tab.page.route(path, busy)
+    await dashboard.tab.press("/")
+    await dashboard.tab.evaluate("document.getElementById('query').value = ''")
+    await dashboard.tab.type("state:succeeded")
+    await dashboard.tab.press("Enter")
+    await dashboard.shows("The store is busy.", ".notice.bad")
+    assert 0 == await dashboard.tab.evaluate(ROWS)
+    await dashboard.tab.page.unroute(path)
+    await submit(dashboard, 1, "demo.echo")
+    await dashboard.tab.until(
+        f"{ROWS} > 0 && !document.querySelector('tbody .state:not(.succeeded)')"
+    )
+    dashboard.tab.messages.clear()  # the browser reports the 503
+    dashboard.tab.errors.clear()
+
+
+async def test_reads_that_events_cause_may_share_answers(dashboard):
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs")
+    await dashboard.tab.until(f"{ROWS} > 2")
+
+    def is_shared(request):
+        asked = "/v1/jobs?" in request.url
+        return asked and "max-age=1" == request.headers.get("cache-control")
+
+    async with dashboard.tab.page.expect_request(is_shared):
+        await submit(dashboard, 1, "demo.echo")
+
+
+async def test_keys_do_nothing_while_the_rows_are_those_of_the_former_filter(dashboard):
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs?state=failed")
+    await dashboard.tab.until(f"{ROWS} > 2")
+    await dashboard.tab.press("j")
+    await dashboard.tab.until(f"{CURRENT} === 0")
+    gate = asyncio.Event()
+
+    async def late(route):
+        await gate.wait()
+        await route.continue_()
+
+    path = re.compile(r"/v1/jobs\?.*state=succeeded")
+    await dashboard.tab.page.route(path, late)
+    await dashboard.click("succeeded", ".chips button")
+    await dashboard.tab.until("document.querySelector('.jobs.stale')")
+    for key in ("j", "x", "r"):
+        await dashboard.tab.press(key)
+    assert 0 == await dashboard.tab.evaluate(PICKED)
+    assert not await dashboard.tab.evaluate("document.querySelector('dialog')")
+    gate.set()
+    await dashboard.tab.until("!document.querySelector('.jobs.stale')")
+    await dashboard.tab.page.unroute(path)
+
+
+async def test_a_span_beyond_all_times_is_a_mistake(dashboard):
+    """*Before: the view stayed blank.*"""
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs?since=9999999999d")
+    await dashboard.shows("“since” must be an age")
+    dashboard.check_quiet()
+
+
+async def test_times_are_those_of_the_reader_and_keep_their_offset(dashboard):
+    """*Before: a date was of UTC, and an address meant another time elsewhere.*"""
+    await dashboard.log_in(tenant="birds")
+    zone = "Emulation.setTimezoneOverride"
+    await dashboard.tab.send(zone, timezoneId="Asia/Kolkata")
+    await dashboard.visit("jobs")
+    await dashboard.tab.until(f"{ROWS} > 2")
+    await dashboard.tab.press("/")
+    await dashboard.tab.type("since:2020-01-31")
+    pattern = re.compile(r"/v1/jobs\?.*since=2020-01-30T18(%3A|:)30")
+    async with dashboard.tab.page.expect_request(pattern):
+        await dashboard.tab.press("Enter")
+    await dashboard.tab.until(
+        "new URLSearchParams(location.search).get('since') === '2020-01-31T00:00+05:30'"
+    )
+    await dashboard.tab.send(zone, timezoneId="")
+
+
+TYPED = "document.getElementById('query').value"
+OFFERED = "[...document.querySelectorAll('[role=option]')].map(one => one.innerText)"
+
+
+async def test_the_query_box_completes_fields_and_values(dashboard):
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs")
+    await dashboard.tab.until(f"{ROWS} > 2")
+    await dashboard.tab.press("/")
+    await dashboard.tab.page.keyboard.type("st")
+    await dashboard.tab.until(f"{OFFERED}.join() === 'state:'")
+    await dashboard.tab.press("ArrowDown")
+    await dashboard.tab.until("document.querySelector('[aria-selected=true]')")
+    await dashboard.check("jobs completion")
+    await dashboard.tab.press("Enter")
+    await dashboard.tab.until(f"{TYPED} === 'state:' && {OFFERED}.length === 8")
+    await dashboard.tab.page.keyboard.type("failed,su")
+    await dashboard.tab.until(f"{OFFERED}.join() === 'succeeded'")
+    await dashboard.tab.press("ArrowDown")
+    await dashboard.tab.press("Enter")
+    await dashboard.tab.until(f"{TYPED} === 'state:failed,succeeded '")
+    await dashboard.tab.press("Enter")
+    await dashboard.tab.until("location.search === '?state=failed,succeeded'")
+    dashboard.check_quiet()
+
+
+async def test_completions_are_closed_by_escape_and_chosen_by_a_click(dashboard):
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs")
+    await dashboard.tab.until(f"{ROWS} > 2")
+    await dashboard.tab.press("/")
+    await dashboard.tab.page.keyboard.type("capability:sle")
+    await dashboard.tab.until(f"{OFFERED}.join() === 'demo.sleep'")
+    await dashboard.tab.press("Escape")
+    await dashboard.tab.until(f"{OFFERED}.length === 0")
+    assert "query" == await dashboard.tab.evaluate("document.activeElement.id")
+    await dashboard.tab.press("ArrowUp")
+    await dashboard.tab.until(f"{OFFERED}.join() === 'demo.sleep'")
+    await dashboard.click("demo.sleep", "[role=option]")
+    await dashboard.tab.page.keyboard.type("queue:de")
+    await dashboard.tab.until(f"{OFFERED}.includes('demo')")
+    await dashboard.tab.press("Escape")
+    await dashboard.tab.page.keyboard.type("mo")
+    await dashboard.tab.press("Enter")
+    await dashboard.tab.until("location.search === '?capability=demo.sleep&queue=demo'")
+
+
+async def test_a_bulk_cancel_says_how_many_jobs_it_can_reach(dashboard):
+    """*Before: it promised to cancel all, and cancelled only those of the caller.*"""
+    later = dashboard.server.backburner.engine.now() + 3_600_000
+    run_at = datetime.fromtimestamp(later / 1000, UTC)
+    ann, own = Owner("crows", "ann"), Owner("crows", "1")
+    await submit(dashboard, 40, "demo.echo", ann, run_at=run_at)
+    await submit(dashboard, 20, "demo.echo", own, run_at=run_at)
+    scopes = frozenset({"jobs:read", "jobs:write", "tenant:read"})
+    made, text = await dashboard.server.backburner.keys.create(
+        NewKey("clerk", scopes), Actor("t", "crows")
+    )
+    await dashboard.log_in(key=(made.id, text))
+    await dashboard.visit("jobs?state=scheduled")
+    await dashboard.tab.until(f"{ROWS} === 50")
+    await dashboard.tab.click("thead input")
+    await dashboard.click("Cancel", ".bulk button.danger")
+    await dashboard.shows("only your own jobs: 20 of the 50.", "dialog")
+    await dashboard.click("Go back", "dialog button")
+    await dashboard.click("Select all 60 matching")
+    await dashboard.click("Cancel", ".bulk button.danger")
+    await dashboard.shows("only your own jobs: 20 of the 60.", "dialog")
+    await dashboard.click("Cancel my jobs", "dialog button")
+    await dashboard.shows("20 jobs cancelled, 0 skipped.")
+    await dashboard.visit("jobs?state=scheduled&user=ann")
+    await dashboard.tab.until(f"{ROWS} === 40")
+    await dashboard.tab.click("thead input")
+    await dashboard.shows("40 selected")
+    assert not await dashboard.tab.evaluate("document.querySelector('.bulk .danger')")
+
+
+async def test_an_administrator_cancels_the_jobs_of_all_users(dashboard):
+    later = dashboard.server.backburner.engine.now() + 3_600_000
+    run_at = datetime.fromtimestamp(later / 1000, UTC)
+    await submit(dashboard, 55, "demo.echo", Owner("rooks", "ann"), run_at=run_at)
+    await dashboard.log_in(tenant="rooks")
+    await dashboard.visit("jobs?state=scheduled&user=ann")
+    await dashboard.tab.until(f"{ROWS} === 50")
+    await dashboard.tab.click("thead input")
+    await dashboard.click("Select all 55 matching")
+    await dashboard.click("Cancel", ".bulk button.danger")
+    await dashboard.click("Cancel all 55 matching jobs", "dialog button")
+    await dashboard.shows("55 jobs cancelled, 0 skipped.")

@@ -1,8 +1,9 @@
 // Jobs: filters in the address, one query box, selection, bulk actions.
 import {
-  html, useEffect, useRef, useState, useSignal, address, Ago, api, batch, exact, go, may, me, money, now, number, reconnected, route, say,
+  html, AGE, useEffect, useRef, useState, useSignal, address, Ago, api, batch, exact, go, may, me, money, now, number, reconnected, route, say,
   sayProblem, signal, span, throttled, useApi, useEvents, useKeys, bounded,
 } from './core.js'
+import { Completed } from './completion.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, LIVE, Name, State, STATES, useSample } from './parts.js'
 
 const FIELDS = ['state', 'capability', 'queue', 'tag', 'user', 'since', 'until', 'fingerprint', 'flow', 'batch', 'worker', 'sort']
@@ -24,7 +25,7 @@ export function parse(text) {
     if (!field) return { error: `“${bounded(word, 40)}” is not a filter. Write for example state:failed or tag:nightly.` }
     if (!FIELDS.includes(field)) return { error: `There is no filter “${bounded(field, 40)}”. Use ${FIELDS.join(', ')}.` }
     if (!value) return { error: `The filter “${field}” has no value. Write ${field}:VALUE.` }
-    query[field] = value
+    query[field] = ['since', 'until'].includes(field) ? zoned(value) : value
   }
   return { query, error: problemOf(query) }
 }
@@ -41,11 +42,23 @@ function problemOf(query) {
 export const write = query =>
   FIELDS.filter(field => query[field]).map(field => `${field}:${/\s/.test(query[field]) ? `"${query[field]}"` : query[field]}`).join(' ')
 
+const DAY = /^\d{4}-\d\d-\d\d$/
+const LOCAL = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?$/
+
+/** Write a time of this browser with its offset: a shared address means the same time everywhere. */
+function zoned(text) {
+  const local = DAY.test(text) ? `${text}T00:00` : text
+  if (!LOCAL.test(local) || !instant(local)) return text
+  const minutes = -new Date(local).getTimezoneOffset()
+  const two = value => String(Math.floor(value)).padStart(2, '0')
+  return minutes ? `${local}${minutes < 0 ? '-' : '+'}${two(Math.abs(minutes) / 60)}:${two(Math.abs(minutes) % 60)}` : `${local}Z`
+}
+
+/** Return a time for the API, of an age or a time; empty if it is neither. */
 function instant(text) {
   const [, count, unit] = text.match(SPAN) || []
-  if (count) return new Date(Date.now() - Number(count) * SIZES[unit]).toISOString()
-  const time = Date.parse(text)
-  return Number.isNaN(time) ? '' : new Date(time).toISOString()
+  const time = new Date(count ? Date.now() - Number(count) * SIZES[unit] : DAY.test(text) ? `${text}T00:00` : text)
+  return Number.isNaN(time.getTime()) ? '' : time.toISOString()
 }
 
 /** Return the filters as the API takes them. */
@@ -119,16 +132,42 @@ function Row({ job, isCurrent, isPicked, isDrifted, pick, seesTenant }) {
 
 const MOST_READS = 10
 
-/** Read a page; a search for few among many goes on where it stopped, up to a limit. */
-async function readPage(path, cursor) {
+/** Read a page; a search for few among many goes on where it stopped, up to `most` requests. */
+async function readPage(path, cursor, { most = MOST_READS, age = 0 } = {}) {
   const items = []
   for (let reads = 1; ; reads++) {
-    const page = await api(`/v1/jobs?limit=${PAGE - items.length}${path ? `&${path.slice(1)}` : ''}${cursor ? `&cursor=${cursor}` : ''}`)
+    const page = await api(`/v1/jobs?limit=${PAGE - items.length}${path ? `&${path.slice(1)}` : ''}${cursor ? `&cursor=${cursor}` : ''}`, { age })
     items.push(...page.items)
     cursor = page.next_cursor
-    if (!cursor || items.length >= PAGE || reads >= MOST_READS) return { items, next_cursor: cursor }
+    if (!cursor || items.length >= PAGE || reads >= most) return { items, next_cursor: cursor }
   }
 }
+
+/** How many rows are new. Those behind the last one that is known were on the next page, if there was one. */
+function freshOf(items, known, hasNext) {
+  const at = items.findLastIndex(job => known.has(job.id))
+  const among = hasNext && at >= 0 ? items.slice(0, at) : items
+  return among.filter(job => !known.has(job.id)).length
+}
+
+/** The query box. It completes fields and, as far as they are known, their values. */
+function Query({ box, text, rows }) {
+  const [isUsed, use] = useState(false)
+  const capabilities = useApi(isUsed ? '/v1/capabilities' : null)
+  const queues = useApi(isUsed && may('queues:read') ? '/v1/queues' : null)
+  const of = field => [...new Set(rows.flatMap(job => job[field]))]
+  const named = found => (found.data?.items ?? []).map(one => one.name)
+  const fields = {
+    ...Object.fromEntries(FIELDS.map(field => [field, []])),
+    state: STATES, sort: ['newest', 'oldest'], since: AGES, until: AGES, tag: of('tags'),
+    capability: [...new Set([...named(capabilities), ...of('capability')])].sort(),
+    queue: [...new Set([...named(queues), ...of('queue')])].sort(),
+    user: [...new Set([me.value.user, ...of('user')])],
+  }
+  return html`<${Completed} box=${box} fields=${fields} lists=${['state']} ask=${() => use(true)} id="query" data-search defaultValue=${text}
+    placeholder="state:failed capability:… queue:… tag:… since:2h, or a job id" aria-describedby="query-problem" />`
+}
+const AGES = ['30m', '1h', '2h', '1d', '7d']
 
 export function Jobs() {
   const query = route.value.query
@@ -144,36 +183,47 @@ export function Jobs() {
   const path = address('', asked(query)).slice(4)
   const wrong = problemOf(query)
   const key = text + query.cursor
-  // Answers may overtake each other: only that of the latest request counts.
+  // Answers may overtake each other: only one that was asked for later than what is shown counts.
   const asks = useRef({ list: 0, count: 0 })
+  const shown = useRef({ list: 0, count: 0 })
+  const isNewer = (what, mine) => mine > shown.current[what] && Boolean((shown.current[what] = mine))
+  const latestKey = useRef(key)
+  latestKey.current = key
+  const heard = useRef(-Infinity)
+  // Events cause reads of one request, which may be answered with what another page was told.
+  const LIVELY = { most: 1, age: AGE }
 
   const load = useRef(null)
   load.current = async ({ replace = true } = {}) => {
     if (wrong) return
     const mine = ++asks.current.list
+    const begun = performance.now()
+    const isOver = () => latestKey.current !== key || !isNewer('list', mine)
     try {
-      const page = await readPage(path, query.cursor)
-      if (mine !== asks.current.list) return
+      const page = await readPage(path, query.cursor, replace ? {} : LIVELY)
+      if (isOver()) return
+      if (!replace && heard.current > begun - AGE * 1000) soon.current()
       setList(was => {
-        if (replace || was.key !== key) return { key, rows: page.items, next: page.next_cursor, error: null, fresh: 0 }
+        if (replace || was.key !== key || !was.rows.length) return { key, rows: page.items, next: page.next_cursor, error: null, fresh: 0 }
         // What is shown stays in its place; what is new waits behind a button.
         const found = new Map(page.items.map(job => [job.id, job]))
-        const shown = new Set(was.rows.map(job => job.id))
-        return { ...was, error: null, rows: was.rows.map(job => found.get(job.id) ?? job), fresh: page.items.filter(job => !shown.has(job.id)).length }
+        const known = new Set(was.rows.map(job => job.id))
+        return { ...was, error: null, rows: was.rows.map(job => found.get(job.id) ?? job), fresh: freshOf(page.items, known, was.next) }
       })
     } catch (error) {
-      if (mine === asks.current.list) setList(was => ({ ...was, key, error }))
+      // The rows of another filter do not stay under this one.
+      if (!isOver()) setList(was => (was.key === key ? { ...was, error } : { key, rows: [], next: null, fresh: 0, error }))
     }
   }
   const recount = useRef(null)
-  recount.current = () => {
+  recount.current = ({ age = 0 } = {}) => {
     if (wrong) return
     const mine = ++asks.current.count
-    const set = found => mine === asks.current.count && setCount(found)
-    api(`/v1/jobs/count${withoutSort(path)}`).then(set, () => set(null))
+    const set = found => latestKey.current === key && isNewer('count', mine) && setCount(found)
+    return api(`/v1/jobs/count${withoutSort(path)}`, { age }).then(set, () => set(null))
   }
   const soon = useRef(null)
-  soon.current ??= throttled(() => { load.current({ replace: false }); recount.current() }, 2000)
+  soon.current ??= throttled(() => Promise.all([load.current({ replace: false }), recount.current(LIVELY)]), 2000)
   const apply = useRef(null)
   apply.current ??= throttled(() => {
     const events = changed.current
@@ -202,7 +252,9 @@ export function Jobs() {
     const events = changed.current
     events.set(event.job_id, [...(events.get(event.job_id) || []).slice(-8), event])
     apply.current()
-    if (event.type !== 'job.progress' && !query.cursor) soon.current()
+    if (event.type === 'job.progress' || query.cursor) return
+    heard.current = performance.now()
+    soon.current()
   })
 
   const rows = list.rows
@@ -225,8 +277,11 @@ export function Jobs() {
     show({ ...without(query, 'cursor'), state: STATES.filter(state => states.has(state)).join(',') })
   }
   const last = useRef(null)
+  const owners = useRef(new Map())
+  for (const job of rows) owners.current.set(job.id, job.user)
   /** Select a job or not; `isRange`: all from the one that was selected before. */
   const toggle = (id, isRange = false) => {
+    if (isStale) return
     const next = new Set(picked.value)
     const [from, to] = [last.current, id].map(one => rows.findIndex(job => job.id === one))
     if (isRange && from >= 0) for (const job of rows.slice(Math.min(from, to), Math.max(from, to) + 1)) next.add(job.id)
@@ -238,6 +293,7 @@ export function Jobs() {
     })
   }
   const togglePage = () => {
+    if (isStale) return
     const isWhole = rows.every(job => picked.value.has(job.id))
     batch(() => {
       picked.value = new Set(isWhole ? [] : rows.map(job => job.id))
@@ -245,6 +301,7 @@ export function Jobs() {
     })
   }
   const move = step => {
+    if (isStale) return
     const next = Math.max(0, Math.min(rows.length - 1, current + step))
     setCurrent(rows[next]?.id ?? null)
     const row = document.querySelectorAll('.jobs tbody tr')[next]
@@ -253,15 +310,36 @@ export function Jobs() {
   const total = count ? `${number(count.count)}${count.capped ? '+' : ''}` : '…'
 
   const canAct = may('dead-letters:retry') || may('jobs:write')
+  const seesTenant = me.value.sees_tenant
+  // Only the own jobs of somebody who sees those of others can be cancelled.
+  const isNarrow = seesTenant && me.value.needs_login && !me.value.changes_tenant
+  const mayCancel = may('jobs:write') && !(isNarrow && query.user && query.user !== me.value.user)
+  /** Say how many of the chosen jobs are the caller's own: `{none, text}`; false if all are. */
+  const ownOf = async ids => {
+    const user = me.value.user
+    if (!isAll.value) {
+      const mine = ids.filter(id => owners.current.get(id) === user).length
+      return mine < ids.length && { none: !mine, text: `${number(mine)} of the ${number(ids.length)}` }
+    }
+    const found = await api(`/v1/jobs/count${withoutSort(address('', asked({ ...query, user })).slice(4))}`).catch(() => null)
+    const mine = found && `${number(found.count)}${found.capped ? '+' : ''}`
+    return mine !== isAll.value && { none: mine === '0', text: mine === null ? 'they could not be counted' : `${mine} of the ${isAll.value}` }
+  }
   const act = async action => {
+    if (isStale) return
     const chosen = picked.value.size ? [...picked.value] : rows[current] ? [rows[current].id] : []
     if (!chosen.length) return say('Select a job first: move with j and k, select with x.')
+    const own = action === 'cancel' && isNarrow ? await ownOf(chosen) : null
+    if (own?.none) return say('None of these jobs is yours. You can cancel only your own jobs.', 'error')
     const many = isAll.value ? `all ${isAll.value} matching jobs` : `${number(chosen.length)} ${chosen.length === 1 ? 'job' : 'jobs'}`
     const words = action === 'cancel'
       ? ['Cancel', 'Running jobs are interrupted. Jobs that have ended do not change. A cancelled job cannot be started again.', 'danger']
       : ['Retry', 'Failed jobs are queued again with new attempts. Other jobs do not change.', '']
-    if (!(await confirmed(`${words[0]} ${many}?`, words[1], `${words[0]} ${many}`, { danger: Boolean(words[2]) }))) return
-    const body = isAll.value ? { action, where: without(asked(query), 'sort') } : { action, ids: chosen }
+    const limit = own ? `You can cancel only your own jobs: ${own.text}. The others do not change. ` : ''
+    const verb = own ? 'Cancel my jobs' : `${words[0]} ${many}`
+    if (!(await confirmed(`${words[0]} ${many}?`, limit + words[1], verb, { danger: Boolean(words[2]) }))) return
+    const where = { ...without(asked(query), 'sort'), ...(action === 'cancel' && isNarrow && { user: me.value.user }) }
+    const body = isAll.value ? { action, where } : { action, ids: chosen }
     try {
       const job = await api('/v1/jobs/bulk', { method: 'POST', body })
       picked.value = new Set()
@@ -275,23 +353,20 @@ export function Jobs() {
   useKeys({
     j: [() => move(1), 'Next job'],
     k: [() => move(-1), 'Previous job'],
-    Enter: [() => rows[current] && go(`/ui/jobs/${rows[current].id}`), 'Open the job'],
+    Enter: [() => rows[current] && !isStale && go(`/ui/jobs/${rows[current].id}`), 'Open the job'],
     ...(canAct && { x: [() => rows[current] && toggle(rows[current].id), 'Select the job'] }),
     ...(may('dead-letters:retry') && { r: [() => act('retry'), 'Retry the selected jobs'] }),
   })
 
-  const seesTenant = me.value.sees_tenant
   const states = new Set((query.state || '').split(',').filter(Boolean))
   const chosen = picked.value.size
   const unseen = chosen - rows.filter(job => picked.value.has(job.id)).length
   const isWhole = rows.length > 0 && rows.every(job => picked.value.has(job.id))
   const isFiltered = Boolean(write(without(query, 'sort')))
-  return html`<${Head} title="Jobs"><span class="faint" role="status">${total} ${isFiltered ? 'match' : 'in total'}</span></${Head}>
+  return html`<${Head} title="Jobs"><span class="faint">${total} ${isFiltered ? 'match' : 'in total'}</span></${Head}>
     <form class="search" role="search" onSubmit=${submit}>
       <label class="unseen" for="query">Filter jobs</label>
-      <input id="query" ref=${box} data-search defaultValue=${text} spellcheck="false" autocomplete="off" list="filters"
-        placeholder="state:failed capability:… queue:… tag:… since:2h, or a job id" aria-describedby="query-problem" />
-      <datalist id="filters">${['state:failed', 'state:queued,running', 'since:1h', 'since:1d', 'sort:oldest'].map(one => html`<option value=${one} />`)}</datalist>
+      <${Query} box=${box} text=${text} rows=${rows} />
       <button>Filter</button>
     </form>
     <p id="query-problem" class="bad-text" role="alert">${complaint}</p>
@@ -305,9 +380,9 @@ export function Jobs() {
       ${chosen > 0 && html`<span><strong>${isAll.value ? `All ${isAll.value} matching jobs` : `${number(chosen)} selected${unseen ? `, ${number(unseen)} not on this page` : ''}`}</strong></span>
         ${isWhole && !isAll.value && (list.next || query.cursor) && html`<button onClick=${() => (isAll.value = total)}>Select all ${total} matching</button>`}
         ${may('dead-letters:retry') && html`<button onClick=${() => act('retry')}>Retry</button>`}
-        ${may('jobs:write') && html`<button class="danger" onClick=${() => act('cancel')}>Cancel</button>`}
+        ${mayCancel && html`<button class="danger" onClick=${() => act('cancel')}>Cancel</button>`}
         <button class="quiet" onClick=${() => { picked.value = new Set(); isAll.value = false }}>Clear selection</button>`}
-      ${list.fresh > 0 && html`<button class="fresh" onClick=${() => load.current()}>Show ${list.fresh === PAGE ? `${PAGE} or more` : list.fresh} new</button>`}
+      ${list.fresh > 0 && html`<button class="fresh" onClick=${() => load.current()}>Show ${list.fresh >= PAGE ? `${PAGE} or more` : list.fresh} new</button>`}
     </div>
     ${list.key !== null && !rows.length && !list.error ? isFiltered
       ? html`<${Empty} title="No job matches">Change the filters, or <a href="/ui/jobs">show all jobs</a>.</${Empty}>`
