@@ -2,6 +2,7 @@
 
 import pytest
 
+from backburner.engine.access.keys import Actor, NewKey
 from tests.http.conftest import PEPPER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -92,3 +93,52 @@ async def test_the_configuration_is_for_platform_operators_and_shows_no_secret(
         "/v1/configuration", headers=dashboard.server.shown(text)
     )
     assert 403 == refused.status_code
+
+
+async def test_a_key_with_more_scopes_is_not_offered_to_be_revoked(dashboard):
+    keys = dashboard.server.backburner.keys
+    scopes = frozenset({"keys:admin", "jobs:read", "audit:read"})
+    made, text = await keys.create(NewKey("clerk", scopes), Actor("t", "stilts"))
+    more, _ = await dashboard.key("tenant-administrator", tenant="stilts")
+    refused = await dashboard.server.client.delete(
+        f"/v1/keys/{more}", headers=dashboard.server.shown(text)
+    )
+    await dashboard.log_in(key=(made.id, text))
+    await dashboard.visit("admin")
+    await dashboard.shows("2 keys of stilts")
+    revocable = await dashboard.tab.evaluate(
+        "[...document.querySelectorAll('tbody tr')]"
+        ".filter(row => row.querySelector('button')).map(row => row.innerText)"
+    )
+    assert 403 == refused.status_code
+    assert 1 == len(revocable)
+    assert "clerk" in revocable[0]
+
+
+async def test_the_role_that_is_shown_is_the_one_of_the_scopes(dashboard):
+    await dashboard.log_in(tenant="stilts")
+    await dashboard.visit("admin")
+    await dashboard.click("New key")
+    role = "document.querySelector('form select').selectedOptions[0].innerText"
+    await dashboard.tab.until(f"{role} === 'user'")
+    await dashboard.tab.click("form details summary")
+    await dashboard.tab.click("form .scopes input")
+    await dashboard.tab.until(f"{role} === 'custom scopes'")
+
+
+async def test_new_entries_of_the_audit_log_wait_for_a_click(dashboard):
+    rows = "document.querySelectorAll('tbody tr').length"
+    await dashboard.log_in(tenant="avocets")
+    path, body = "/v1/keys", {"name": "first", "scopes": ["jobs:read"]}
+    await dashboard.submit(path, body, tenant="avocets")
+    await dashboard.visit("admin/audit")
+    await dashboard.tab.until(f"{rows} > 0")
+    before = await dashboard.tab.evaluate(rows)
+    await dashboard.submit(path, {**body, "name": "second"}, tenant="avocets")
+    # An event: the log has none of its own.
+    ask = {"capability": "demo.echo", "input": {}}
+    await dashboard.submit("/v1/jobs", ask, tenant="avocets")
+    await dashboard.shows("new", ".fresh")
+    assert before == await dashboard.tab.evaluate(rows)
+    await dashboard.click("Show")
+    await dashboard.tab.until(f"{rows} > {before}")

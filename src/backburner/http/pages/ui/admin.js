@@ -1,5 +1,6 @@
 // Administration: API keys, the audit log, and the configuration as `doctor` reports it.
 import { html, useEffect, useRef, useState, address, Ago, api, bounded, go, may, me, number, route, say, sayProblem, useApi, useKeys } from './core.js'
+import { Fresh, useList } from './list.js'
 import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, Name } from './parts.js'
 
 // --- Keys ------------------------------------------------------------------------------------
@@ -33,6 +34,7 @@ function NewKey({ done, close }) {
   const [busy, setBusy] = useState(false)
   const first = useRef(null)
   useEffect(() => first.current.focus(), [])
+  const fitting = Object.keys(presets).find(name => presets[name].filter(may).sort().join() === [...chosen].sort().join())
   const toggle = scope => choose(chosen.includes(scope) ? chosen.filter(one => one !== scope) : [...chosen, scope])
   const submit = async event => {
     event.preventDefault()
@@ -52,7 +54,7 @@ function NewKey({ done, close }) {
     <div class="fields"><label>Name<input name="name" ref=${first} required maxlength="200" autocomplete="off" placeholder="web shop" /></label>
       <label>Bind to user<input name="user" maxlength="200" autocomplete="off" placeholder="not bound" title="A key that is not bound acts as user 1, or with the scope users:act as the user in X-User-Id" /></label>
       <label>Expires after (days)<input name="days" type="number" min="1" max="3650" placeholder="never" /></label>
-      <label>Role<select onChange=${event => choose(presets[event.target.value].filter(may))}>${Object.keys(presets).map(name => html`<option>${name}</option>`)}</select></label></div>
+      <label>Role<select value=${fitting ?? ''} onChange=${event => choose(presets[event.target.value].filter(may))}>${!fitting && html`<option value="" disabled>custom scopes</option>`}${Object.keys(presets).map(name => html`<option value=${name}>${name}</option>`)}</select></label></div>
     <details><summary>${chosen.length} of ${mine.length} scopes</summary><div class="scopes">${mine.map(scope => html`<label class="check"><input type="checkbox" checked=${chosen.includes(scope)} onChange=${() => toggle(scope)} /> ${scope}</label>`)}</div></details>
     <div class="actions"><button class="primary" disabled=${busy || !chosen.length}>Create the key</button><button type="button" onClick=${close}>Close</button></div></form>`
 }
@@ -81,7 +83,7 @@ function Keys() {
     ${items.length > 0 && html`<div class="below"><${Frame} label="Keys"><table><thead><tr><th scope="col">Key</th><th scope="col">State</th><th scope="col">User</th><th scope="col">Scopes</th><th scope="col">Last used</th><th scope="col">Created</th><th scope="col">Expires</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${items.map(key => html`<tr key=${key.id}><td><${Name} text=${key.name} most=${50} /> <span class="faint mono">${bounded(key.id, 20)}</span></td><td><${Standing} of=${key} /></td><td>${key.user ? html`<${Name} text=${key.user} most=${40} />` : html`<span class="faint">not bound</span>`}</td>
         <td title=${key.scopes.join(', ')}>${key.scopes.length}</td><td class="time"><${Ago} at=${key.last_used_at} /></td><td class="time"><${Ago} at=${key.created_at} /></td><td class="time"><${Ago} at=${key.expires_at} /></td>
-        <td>${!key.revoked_at && html`<button class="danger" onClick=${() => revoke(key)}>Revoke</button>`}</td></tr>`)}</tbody></table></${Frame}></div>`}`
+        <td>${!key.revoked_at && key.scopes.every(may) && html`<button class="danger" onClick=${() => revoke(key)}>Revoke</button>`}</td></tr>`)}</tbody></table></${Frame}></div>`}`
 }
 
 // --- The audit log -----------------------------------------------------------------------------
@@ -90,12 +92,14 @@ const PAGE = 50
 
 function Audit() {
   const before = Number(route.value.query.before) || null
-  const { data, error, reload } = useApi(`/v1/audit?limit=${PAGE}${before ? `&before=${before}` : ''}`, { live: 5000 })
-  useKeys({ r: [() => reload(), 'Refresh'] })
-  const items = data?.items ?? []
+  // New entries wait behind a button, so that nothing moves under the pointer.
+  const list = useList(`/v1/audit?limit=${PAGE}${before ? `&before=${before}` : ''}`, { live: 5000, idOf: one => one.seq, timeOf: one => one.at })
+  useKeys({ r: [() => list.show(), 'Refresh'] })
+  const items = list.rows
   const turn = to => go(address('admin/audit', { before: to }))
-  return html`<${Failure} error=${error} retry=${reload} />
-    ${data && !items.length && html`<${Empty} title="The audit log is empty">Actions such as creating a key, pausing a queue or cancelling a job are recorded here before they are executed.</${Empty}>`}
+  return html`<${Failure} error=${list.error} retry=${list.reload} />
+    <div class="bulk"><${Fresh} list=${list} /></div>
+    ${list.isRead && !list.error && !items.length && html`<${Empty} title="The audit log is empty">Actions such as creating a key, pausing a queue or cancelling a job are recorded here before they are executed.</${Empty}>`}
     ${items.length > 0 && html`<${Frame} label="Audit log"><table><thead><tr><th scope="col">When</th><th scope="col">Action</th><th scope="col">Target</th><th scope="col">By key</th><th scope="col">Request</th></tr></thead>
       <tbody>${items.map(one => html`<tr key=${one.seq}><td class="time"><${Ago} at=${one.at} /></td><td class="mono">${bounded(one.action, 60)}</td><td class="mono" dir="ltr" title=${bounded(one.target ?? '', 500)}>${inline(one.target ?? '', 70)}</td><td><${Name} text=${one.actor} most=${40} /></td><td class="mono faint">${bounded(one.request_id ?? '–', 40)}</td></tr>`)}</tbody></table></${Frame}>
       <div class="pager">${before && html`<button onClick=${() => turn(null)}>First page</button>`}${items.length === PAGE && html`<button onClick=${() => turn(items.at(-1).seq)}>Next page</button>`}</div>`}`
