@@ -176,3 +176,57 @@ async def test_deliveries_have_pages_and_new_ones_wait_for_a_button(dashboard):
     await dashboard.tab.until("location.pathname.startsWith('/ui/jobs/job_')")
     await dashboard.shows("demo.echo", "main")
     dashboard.check_quiet()
+
+
+WORDS = {
+    "* * * * *": "every minute",
+    "*/15 * * * 1-5": "every 15 minutes, on Monday to Friday",
+    "0,30 * * * *": "every hour at :00 and :30",
+    "15 */6 * * *": "every 6 hours at :15",
+    "0 3 * * *": "every day at 03:00",
+    "30 9,17 * * MON-FRI": "every Monday to Friday at 09:30 and 17:30",
+    "0 9 * * 0,7": "every Sunday at 09:00",
+    "0 0 1,15 * *": "every month on day 1 and 15 at 00:00",
+    "30 4 1 JAN *": "every year on 1 January at 04:30",
+    # Not even, both a date and a weekday, or nothing that cron knows: no words.
+    "*/7 * * * *": None,
+    "*/60 * * * *": None,
+    "0 3 1 * 1": None,
+    "0-5 3 * * *": None,
+    "0 9 * * 1#2": None,
+    "60 3 * * *": None,
+    "0 3 * *": None,
+    "<b>": None,
+}
+LEAST = (
+    ({"type": "object", "properties": {"a": {"type": "string"}}}, {}),
+    (
+        {
+            "$defs": {"K": {"enum": ["x", "y"]}},
+            "type": "object",
+            "required": ["k", "n", "l", "t"],
+            "properties": {
+                "k": {"$ref": "#/$defs/K"},
+                "n": {"type": "integer", "minimum": 3},
+                "l": {"type": "array", "minItems": 1, "items": {"type": "boolean"}},
+                "t": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            },
+        },
+        {"k": "x", "n": 3, "l": [False], "t": "text"},
+    ),
+    (True, None),
+)
+
+
+async def test_cron_is_told_in_words_and_schemas_have_a_smallest_value(dashboard):
+    await dashboard.log_in("platform-administrator", tenant="default")
+    for module, function, cases in (
+        ("schedules", "inWords", WORDS.items()),
+        ("parts", "least", LEAST),
+    ):
+        given = json.dumps([case for case, _ in cases])
+        found = await dashboard.tab.evaluate(
+            f"import('/ui/{module}.js')"
+            f".then(made => {given}.map(one => made.{function}(one)))"
+        )
+        assert [expected for _, expected in cases] == found

@@ -43,6 +43,12 @@ async def test_the_longest_running_jobs_are_shown_and_nothing_moves(dashboard):
     link = f"a[href='/ui/jobs?state=running&worker={worker}']"
     await dashboard.shows(worker[-8:], f"[aria-label='Running jobs'] {link}")
     await dashboard.check("overview running")
+    await dashboard.tab.press("j")
+    await dashboard.tab.until("document.querySelector('tr.current')")
+    await dashboard.tab.press("Enter")
+    await dashboard.shows("test.wait", "h1")
+    await dashboard.visit("overview")
+    await dashboard.tab.until(f"{ROWS} === 8")
     dashboard.server.release.set()
     for job in made:
         await engine.wait(job.id, ANN, timeout=60)

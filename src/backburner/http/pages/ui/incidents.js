@@ -35,7 +35,7 @@ export function Incidents() {
   const partly = groups.filter(group => group.impact && !group.isGone && !isWhole(group))
   const canRetry = may('dead-letters:retry')
   useKeys({ r: [() => (groups[current] && canRetry && !groups[current].isGone ? retry(groups[current]) : list.reload()), canRetry ? 'Retry the jobs of this cause in stages' : 'Refresh'] })
-  return html`<${Head} title="Incidents"><span class="faint" role="status">${list.isRead ? `${number(groups.length)}${groups.length < 100 ? '' : '+'} ${groups.length === 1 ? 'cause' : 'causes'}` : ''}</span><${Fresh} list=${list} /></${Head}>
+  return html`<${Head} title="Incidents"><span class="faint">${list.isRead ? `${number(groups.length)}${groups.length < 100 ? '' : '+'} ${groups.length === 1 ? 'cause' : 'causes'}` : ''}</span><${Fresh} list=${list} /></${Head}>
     <${Failure} error=${list.error} retry=${list.reload} />
     ${list.isRead && !groups.length && !list.error && html`<${Empty} title="No job has failed permanently" command="backburner dead-letters list">Jobs that have failed permanently (dead letters) are grouped here by cause.</${Empty}>`}
     ${groups.length > 0 && html`<${Frame} label="Causes"><table>

@@ -35,7 +35,7 @@ export function Lanes() {
   const current = useRows(lanes, null, 'lane', lane => lane.name)
   const parked = lanes.filter(lane => lane.state === 'parked').length
   const waiting = lanes.reduce((sum, lane) => sum + lane.waiting, 0)
-  return html`<${Head} title="Lanes"><span class="faint" role="status">${data ? `${number(lanes.length)} ${lanes.length === 1 ? 'lane' : 'lanes'}, ${number(parked)} parked, about ${number(waiting)} calls waiting` : ''}</span></${Head}>
+  return html`<${Head} title="Lanes"><span class="faint">${data ? `${number(lanes.length)} ${lanes.length === 1 ? 'lane' : 'lanes'}, ${number(parked)} parked, about ${number(waiting)} calls waiting` : ''}</span></${Head}>
     <${Failure} error=${error} retry=${reload} />
     ${data && !lanes.length && html`<${Empty} title="No provider has been called yet" command="backburner lanes">A lane is a rate limit for one provider, model and key that all workers share. It appears here with its first call.</${Empty}>`}
     ${lanes.length > 0 && html`<${Frame} label="Lanes"><table class="lanes"><thead><tr><th scope="col">Lane</th><th scope="col" class="number">Waiting</th><th scope="col">Last one starts</th>

@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState, address, AGE, Ago, api, bounded, exact, may, money, number, now, reconnected, span, useApi, useKeys } from './core.js'
 import { Failure, Frame, Head, inline, Name } from './parts.js'
 import { NoJobs } from './jobs.js'
+import { useTables } from './list.js'
 import { projected } from './cost.js'
 
 const COUNTED = ['queued', 'running', 'scheduled', 'failed']
@@ -98,17 +99,22 @@ function Charts({ everyone }) {
 
 // --- What runs longest -----------------------------------------------------------------------
 
-/** The jobs that have run longest; the frame has room for all rows, so that nothing moves. */
+/**
+ * The jobs that have run longest, of the 100 that were submitted first.
+ *
+ * The frame has room for all rows, so that nothing moves.
+ */
 function Running() {
-  const { data, error, reload } = useApi('/v1/jobs?state=running&sort=oldest&limit=200', { live: 2000 })
-  const jobs = (data?.items ?? []).sort((one, other) => Date.parse(one.started_at) - Date.parse(other.started_at)).slice(0, RUNNING)
+  const { data, error, reload } = useApi('/v1/jobs?state=running&sort=oldest&limit=100', { live: 3000 })
+  const current = useTables()
+  const jobs = [...(data?.items ?? [])].sort((one, other) => Date.parse(one.started_at) - Date.parse(other.started_at)).slice(0, RUNNING)
   const ran = job => (now.value - Date.parse(job.started_at) < 1000 ? '< 1 s' : span(now.value - Date.parse(job.started_at)))
   const worker = job => (!job.worker ? '–' : html`<a class="mono" href=${address('jobs', { state: 'running', worker: job.worker })} title=${`Jobs of the worker ${bounded(job.worker, 60)}`}>…${bounded(job.worker.slice(-8), 8)}</a>`)
   return html`<div class="card longest jobs"><div class="head"><h2>Running jobs</h2><span class="faint">${jobs.length > 0 && 'longest first'}</span><div class="actions"><a href="/ui/jobs?state=running">All running jobs</a></div></div>
     <${Failure} error=${error} retry=${reload} />
     <${Frame} label="Running jobs"><table><colgroup><col /><col class="w-done" /><col class="w-ran" /><col class="w-worker optional" /></colgroup>
       <thead><tr><th scope="col">Job</th><th scope="col">Progress</th><th scope="col" class="number">Running for</th><th scope="col" class="optional">Worker</th></tr></thead>
-      <tbody>${jobs.map((job, place) => html`<tr key=${place}><td class="what"><div class="line"><a href=${`/ui/jobs/${job.id}`}><${Name} text=${job.capability} most=${60} /></a><span class="id mono" title=${job.id}>…${job.id.slice(-8)}</span></div></td>
+      <tbody>${jobs.map((job, place) => html`<tr key=${place} ...${current(`job ${job.id}`)}><td class="what"><div class="line"><a href=${`/ui/jobs/${job.id}`}><${Name} text=${job.capability} most=${60} /></a><span class="id mono" title=${job.id}>…${job.id.slice(-8)}</span></div></td>
         <td><${Done} of=${job.progress} /></td><td class="number" title=${exact(job.started_at)}>${ran(job)}</td><td class="optional">${worker(job)}</td></tr>`)}</tbody></table>
       ${data && !jobs.length && html`<p class="faint none">No job is running.</p>`}</${Frame}></div>`
 }

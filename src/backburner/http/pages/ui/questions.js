@@ -55,7 +55,7 @@ export function Questions() {
   const list = useList(`/v1/questions${address('', { limit: ROWS, cursor }).slice(4)}`, { live: 1500, when: isAbout, idOf })
   const current = useRows(list.rows, question => go(`/ui/jobs/${question.job_id}`), 'question', idOf)
   const open = list.rows.filter(question => !question.isGone).length
-  return html`<${Head} title="Questions"><span class="faint" role="status">${list.isRead ? `${number(open)}${list.next ? '+' : ''} open` : ''}</span><${Fresh} list=${list} /></${Head}>
+  return html`<${Head} title="Questions"><span class="faint">${list.isRead ? `${number(open)}${list.next ? '+' : ''} open` : ''}</span><${Fresh} list=${list} /></${Head}>
     <${Failure} error=${list.error} retry=${list.reload} />
     ${list.isRead && !list.rows.length && !list.error && html`<${Empty} title="No open questions" command="backburner questions">A handler asks with ctx.ask_person("Send it?", choices=["yes", "no"]). The question appears here; until it is answered, its job waits without occupying a worker.</${Empty}>`}
     <ul class="questions">${list.rows.map((question, at) => html`<${Question} key=${idOf(question)} question=${question} isCurrent=${at === current} />`)}</ul>

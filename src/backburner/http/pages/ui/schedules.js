@@ -85,15 +85,17 @@ function Next({ one }) {
   return html`<${Ago} at=${one.next_at} />${one.next_ticks.map(at => html`<div class="faint tick"><time datetime=${at}>${local(at)}</time></div>`)}`
 }
 
-/** The job of the last tick, which was submitted at that time or later. */
-function LastJob({ one }) {
+const MOST_READ = 30
+
+/** The job of the last tick, which was submitted at that time or later; of the first schedules only. */
+function LastJob({ one, isRead }) {
   const id = useRef(null)
   const tag = `schedule:${one.name}`
   const path = `/v1/jobs${address('', { tag, since: one.last_at, sort: 'oldest', limit: 1 }).slice(4)}`
-  const { data } = useApi(one.last_at ? path : null, { live: 2000, when: event => event.job_id === id.current })
+  const { data } = useApi(isRead ? path : null, { live: 2000, when: event => event.job_id === id.current })
   const [job] = data?.items ?? []
   id.current = job?.id
-  return html`<${Ago} at=${one.last_at} />${one.last_at && html`<div class="last">${job ? html`<a href=${`/ui/jobs/${job.id}`}><${State} of=${job.state} /></a>` : html`<span class="faint">${data ? 'no job found' : '…'}</span>`}</div>`}`
+  return html`<${Ago} at=${one.last_at} />${isRead && html`<div class="last">${job ? html`<a href=${`/ui/jobs/${job.id}`}><${State} of=${job.state} /></a>` : html`<span class="faint">${data ? 'no job found' : '…'}</span>`}</div>`}`
 }
 
 // --- The form ------------------------------------------------------------------------------
@@ -158,8 +160,8 @@ export function Schedules({ data, error, reload, current }) {
     ${edited && html`<${ScheduleForm} one=${edited.name ? edited : null} close=${() => edit(null)} reload=${reload} />`}
     ${data && !data.items.length && html`<${NoSchedules} maySave=${maySave} />`}
     ${data?.items.length > 0 && html`<${Frame} label="Schedules"><table class="schedules"><thead><tr><th scope="col">Schedule</th><th scope="col" class="small">Capability</th><th scope="col">When</th><th scope="col" title="In the time zone of your browser">Next (${ZONE})</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-      <tbody>${data.items.map(one => html`<tr key=${one.name} ...${current(`schedule ${one.name}`)}><td><a href=${address('jobs', { tag: `schedule:${one.name}` })} title="Jobs of this schedule"><${Name} text=${one.name} most=${60} /></a>${one.paused && html` <span class="state waiting">paused</span>`}</td><td class="small"><${Name} text=${one.capability} most=${60} /></td><td><${When} one=${one} /></td>
-        <td class="time"><${Next} one=${one} /></td><td class="time"><${LastJob} one=${one} /></td>
+      <tbody>${data.items.map((one, place) => html`<tr key=${one.name} ...${current(`schedule ${one.name}`)}><td><a href=${address('jobs', { tag: `schedule:${one.name}` })} title="Jobs of this schedule"><${Name} text=${one.name} most=${60} /></a>${one.paused && html` <span class="state waiting">paused</span>`}</td><td class="small"><${Name} text=${one.capability} most=${60} /></td><td><${When} one=${one} /></td>
+        <td class="time"><${Next} one=${one} /></td><td class="time"><${LastJob} one=${one} isRead=${Boolean(one.last_at) && place < MOST_READ} /></td>
         <td>${may('queues:admin') && html`<div class="actions">
           <button onClick=${() => act(`${pathOf(one.name)}/run`, 'The job is submitted.', reload)}>Run now</button>
           <button onClick=${() => act(`${pathOf(one.name)}/${one.paused ? 'resume' : 'pause'}`, one.paused ? 'The schedule is resumed.' : 'The schedule is paused.', reload)}>${one.paused ? 'Resume' : 'Pause'}</button>
