@@ -116,28 +116,57 @@ async def test_a_new_process_begins_at_the_end_though_others_write(
         0,
         asyncio.Event(),
     )
-    look = fresh._look
+    is_proven = fresh._is_first_proven
 
     async def count():
         nonlocal looks
-        newest, looks = await look(), looks + 1
-        if looks > 2:
-            looked.set()  # it has found that a transaction is running
-        return newest
+        proven, looks = await is_proven(), looks + 1
+        if looks > 1:
+            looked.set()  # it has found that a transaction has written events
+        return proven
 
-    monkeypatch.setattr(fresh, "_look", count)
+    for writer in writers:
+        await writer.submit(a_new_job())
+    monkeypatch.setattr(fresh, "_is_first_proven", count)
     monkeypatch.setattr(stores, "FIRST_PROOF_SECONDS", 60)
     await fresh.open()
     asking = asyncio.create_task(fresh.latest())
     await asyncio.wait(
         {asking, asyncio.create_task(looked.wait())}, return_when="FIRST_COMPLETED"
     )
+    is_waiting = not asking.done()
     for writer in writers:
         await writer.commit()
     found = await asking
     await fresh.close()
 
+    assert is_waiting
     assert 1 == found
+
+
+async def test_a_new_process_does_not_wait_for_those_who_write_no_events(
+    store, writers, migrated_url, monkeypatch
+):
+    """*Before: its readers without a cursor began with the oldest event.*"""
+    for _ in range(3):
+        await store.submit([a_new_job()])
+    reader = writers[0]
+    await reader._connection.fetch(
+        "SELECT seq FROM events"
+    )  # a lock, not that of writes
+    monkeypatch.setattr(stores, "FIRST_PROOF_SECONDS", 0)
+    fresh = PostgresStore(migrated_url, faults=NoFaults())
+    await fresh.open()
+    found = await fresh.latest()
+    late = a_new_job()
+    await reader.submit(late)
+    for writer in writers:
+        await writer.commit()
+    seen = await read_in_time(fresh, after=found)
+    await fresh.close()
+
+    assert 3 == found
+    assert [late.id] == seen
 
 
 async def test_a_number_that_is_never_used_holds_nobody_up(store, writers):

@@ -35,6 +35,7 @@ ARGUMENTS = {
     "list_history": ["job_7", 0, 10],
     "list_news": [SEQS, SEQS, 10],
     "event_horizon": [],
+    "oldest_event_writer": [],
     "find_by_key": ["acme", "ann", "k"],
     "list_shares": [WORDS, SEQS, WORDS, WORDS],
     "take_shares": [WORDS, SEQS, WORDS, WORDS, SEQS, False],

@@ -26,6 +26,7 @@ class Queries(CommonQueries):
     lock_gate: str
     lock_jobs: str
     lock_name: str
+    oldest_event_writer: str
     read_clock: str
     signal_waiting: str
     take_shares: str

@@ -89,10 +89,13 @@ PRUNED_EVENTS = 20_000
 
 
 MOST_BODIES = 50
-FIRST_PROOF_SECONDS = 2.0
-"""How long a process waits in all for its first horizon; then readers get 0."""
-PROOF_PAUSE_SECONDS = 0.01
 """How many settlement bodies share a transaction, which holds all of their locks."""
+FIRST_PROOF_SECONDS = 6.0
+"""
+How long a process waits in all for its first horizon; then readers get 0. It is longer
+than transactions that write events are, unless BACKBURNER_TRANSACTION_SECONDS is higher.
+"""
+PROOF_PAUSE_SECONDS = 0.01
 
 
 class _BodyFailed(Exception):
@@ -353,16 +356,22 @@ class PostgresStore(BaseStore):
 
     async def _prove_first(self) -> None:
         """
-        Wait for the transactions that run when this process reads its first horizon.
+        Wait for transactions that had written events when this process began to look.
 
         Until one event is known to be safe the horizon is 0, and a reader that wants
         new events only would read the whole log.
         """
         clock = asyncio.get_running_loop().time
         self._proof_until = self._proof_until or clock() + FIRST_PROOF_SECONDS
-        while not self._horizon.safe and clock() < self._proof_until:
+        while not await self._is_first_proven() and clock() < self._proof_until:
             await asyncio.sleep(PROOF_PAUSE_SECONDS)  # noqa: TID251 - no event to wait for
-            await self._look()
+
+    async def _is_first_proven(self) -> bool:
+        """Look for the transactions that may still add events; leave out all others."""
+        made = self._horizon.made
+        [(oldest_writer,)] = await self._rows(self.queries.oldest_event_writer)
+        self._horizon.pass_over(oldest_writer, made=made)
+        return self._horizon.safe > 0
 
     async def _look(self) -> int:
         made = self._horizon.made
