@@ -96,7 +96,7 @@ function Queues({ data, error, reload, current }) {
         ${['queued', 'running', 'scheduled', 'suspended', 'blocked'].map(name => html`<td class="number">${queue[name] ? number(queue[name]) : html`<span class="faint">0</span>`}</td>`)}
         <td class="time"><${Ago} at=${queue.oldest_queued_at} /></td>
         <td class="number">${rate(queue.submitted_per_minute)}</td><td class="number">${rate(queue.ended_per_minute)}</td>
-        <td class="faint"><${Limits} queue=${queue} /></td>
+        <td class="faint limits"><${Limits} queue=${queue} /></td>
         <td class="number">${number(queue.totals.completed)}</td><td class="number">${number(queue.totals.failed)}</td>
         <td>${may('queues:admin') && html`<button onClick=${() => set(queue, queue.paused ? 'resume' : 'pause')}>${queue.paused ? 'Resume' : 'Pause'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`}`
 }
