@@ -34,6 +34,8 @@ async def test_what_is_dear_and_what_failed_is_shown(dashboard):
     await dashboard.shows("settled 23,000", ".burn")
     await dashboard.shows("free 23,000", ".burn")
     await dashboard.shows("50 %", ".burn .used")
+    fill = "getComputedStyle(document.querySelector('.stack .free')).fill"
+    assert "none" == await dashboard.tab.evaluate(fill), "what is free is not filled"
     rows = await dashboard.tab.evaluate(ROWS)
     assert dearest in rows[0]
     assert "bob" in rows[0]
@@ -56,3 +58,12 @@ async def test_a_user_sees_only_their_own_costs(dashboard):
     await dashboard.visit("cost")
     await dashboard.shows("No model was called", ".empty")
     await dashboard.check("cost empty")
+
+
+async def test_an_unknown_period_shows_the_last_day(dashboard):
+    await dashboard.log_in("user", tenant="gulls", user="ann")
+    await dashboard.visit("cost?since=constructor")
+    await dashboard.shows("cost, last 24 hours", ".tile")
+    await dashboard.tab.press("/")
+    await dashboard.tab.until("location.pathname === '/ui/jobs'")
+    dashboard.check_quiet()

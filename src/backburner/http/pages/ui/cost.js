@@ -69,7 +69,7 @@ function Dearest({ jobs, everyone }) {
 }
 
 export function Cost() {
-  const chosen = PERIODS[route.value.query.since] ? route.value.query.since : '24h'
+  const chosen = Object.hasOwn(PERIODS, route.value.query.since ?? '') ? route.value.query.since : '24h'
   const [, hours] = PERIODS[chosen]
   // Full minutes, so that the address, and with it the request, changes once a minute.
   const since = new Date((Math.floor(now.value / 60_000) - hours * 60) * 60_000).toISOString()
@@ -82,7 +82,7 @@ export function Cost() {
   }
   useKeys({ j: [() => step(1), 'A longer period'], k: [() => step(-1), 'A shorter period'], r: [() => reload(), 'Refresh'] })
   const wasted = data && share(data.failed.priced_cost_usd, data.total.priced_cost_usd)
-  return html`<${Head} title="Cost"><label><span class="unseen">Period</span><select data-search value=${chosen} onChange=${event => choose(event.target.value)}>
+  return html`<${Head} title="Cost"><label><span class="unseen">Period</span><select value=${chosen} onChange=${event => choose(event.target.value)}>
       ${Object.entries(PERIODS).map(([name, [text]]) => html`<option value=${name}>${text}</option>`)}</select></label></${Head}>
     <${Failure} error=${error} retry=${reload} />
     <div class="tiles"><div class="tile"><b>${data ? html`<${Dollars} of=${data.total} />` : '…'}</b><span>cost, ${PERIODS[chosen][0]}</span></div>
