@@ -39,3 +39,25 @@ def test_who_is_over_budget_is_told_by_the_exit_code(serve, run):
     assert 6 == refused.returncode, refused.stderr
     assert "BUDGET_EXHAUSTED" in refused.stderr
     assert 0 == listed.returncode
+
+
+def test_the_history_of_a_budget_ends_with_its_state_now(serve, run):
+    url = serve().url
+    there = {"BACKBURNER_URL": url}
+    run("budgets", "set", "user", "--tokens", "500", **there)
+    run("submit", "demo.echo", "{}", "--wait", **there)
+    [used] = run("budgets", "list", "--json", **there).stdout.splitlines()
+    of = json.loads(used)["of"]
+
+    table = run("budgets", "history", "user", of, **there)
+    lines = run("budgets", "history", "user", of, "--json", **there)
+    unknown = run("budgets", "history", "user", "no/one", "--unit", "money", **there)
+
+    assert 0 == table.returncode, table.stderr
+    assert "500\t0\t0" == table.stdout.splitlines()[-1].partition("\t")[2]
+    last = json.loads(lines.stdout.splitlines()[-1])
+    assert {"limit": 500, "held": 0, "settled": 0} == {
+        name: last[name] for name in ("limit", "held", "settled")
+    }
+    assert 3 == unknown.returncode
+    assert "BUDGET_NOT_FOUND" in unknown.stderr

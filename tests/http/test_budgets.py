@@ -1,6 +1,7 @@
 """Budgets over HTTP: what is refused, what is shown, and who may change it."""
 
 import asyncio
+from decimal import Decimal
 
 import pytest
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ from backburner.domain.costs.budget import Balance
 from backburner.ports.store.maintenance import JobFilter
 
 BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+ONE = Decimal(1)
 FIFTY = Budget("user", tokens=50)
 DAY = 86_400
 
@@ -151,6 +153,55 @@ async def test_callers_see_their_own_budgets_and_operators_all(thrifty):
     assert [("capability", None, 500), ("user", None, 50)] == [
         (b["scope"], b["of"], b["limit"]) for b in all_["budgets"]
     ]
+
+
+async def history(server, headers=None, **named):
+    params = {"scope": "user", **named}
+    path = "/v1/budgets/history"
+    return await server.client.get(path, params=params, headers=headers)
+
+
+@BOTH
+async def test_a_history_has_the_samples_and_the_state_now(thrifty):
+    server = await thrifty(Budget("user", tokens=50), Budget("tenant", money=ONE))
+    store = server.backburner.engine.store
+    await server.ended((await post(server, {"uses": 5})).json())
+    sampled = await store.sample_accounts(limit=9)
+    await server.ended((await post(server, {"uses": 30})).json())
+    [shown, _] = sorted(
+        (await budgets(server))["items"], key=lambda b: b["unit"] != "tokens"
+    )
+    tokens = (await history(server, of="default/1")).json()
+    money = (await history(server, scope="tenant", of="default", unit="money")).json()
+
+    assert sampled >= 1
+    told = [(p["settled"], p["held"], p["limit"]) for p in tokens["points"]]
+    assert [(5, 0, 50), (35, 0, 50)] == told
+    times = [point["at"] for point in tokens["points"]]
+    assert shown["window_start"] <= times[0] <= times[1] < shown["window_end"]
+    assert (DAY // 48, shown["window_start"], shown["window_end"]) == (
+        tokens["every_seconds"],
+        tokens["window_start"],
+        tokens["window_end"],
+    )
+    assert "1.000000" == money["points"][-1]["limit"]
+
+
+async def test_a_history_is_shown_to_those_who_see_the_budget(thrifty):
+    server = await thrifty(FIFTY, Budget("capability", tokens=500), keyed=True)
+    ann = server.shown(await server.key("acme", "jobs:read", "jobs:write", user="ann"))
+    bob = server.shown(await server.key("acme", "jobs:read", "jobs:write", user="bob"))
+    boss = server.shown(await server.key())
+    await post(server, headers=ann)
+    of_ann = [await history(server, who, of="acme/ann") for who in (ann, bob, boss)]
+    shared = {"scope": "capability", "of": "test.think"}
+    of_all = [await history(server, who, **shared) for who in (ann, boss)]
+    wrong = [await history(server, boss), await history(server, boss, of="no/one")]
+
+    assert [200, 404, 200] == [answer.status_code for answer in of_ann]
+    assert [404, 200] == [answer.status_code for answer in of_all]
+    assert [422, 404] == [answer.status_code for answer in wrong]
+    assert "BUDGET_NOT_FOUND" == of_ann[1].json()["code"]
 
 
 async def test_an_operator_sets_and_drops_budgets_and_the_log_tells(thrifty):

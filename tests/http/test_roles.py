@@ -53,7 +53,7 @@ ADMITTED = {
             *("list_batches", "get_batch", "watch_batch"),
             *("list_job_deliveries", "list_flow_deliveries", "list_batch_deliveries"),
             *("list_capabilities", "get_usage", "get_costs", "get_activity"),
-            *("quote_job", "list_budgets"),
+            *("quote_job", "list_budgets", "get_budget_history"),
             *("list_dead_letters", "get_dead_letter"),
             *("retry_dead_letters", "retry_dead_letter"),
             *("retry_job", "retry_flow", "retry_batch"),

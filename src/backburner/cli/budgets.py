@@ -16,6 +16,8 @@ HEADINGS = ("SCOPE", "OF", "LIMIT", "HELD", "SETTLED", "OVERDRAFT", "LEFT", "UNT
 FIELDS = itemgetter(
     *("scope", "of", "limit", "held", "settled", "overdraft", "left", "window_end")
 )
+POINTS = ("AT", "LIMIT", "HELD", "SETTLED")
+POINT = itemgetter("at", "limit", "held", "settled")
 RULES = ("SCOPE", "OF", "UNIT", "LIMIT", "SECONDS")
 DAY = 86_400
 
@@ -31,6 +33,7 @@ OfOption = Annotated[
 PerOption = Annotated[
     int, typer.Option("--per-seconds", min=1, help="Length of the window.")
 ]
+UnitOption = Annotated[str, typer.Option(help="Unit of the budget: tokens or money.")]
 
 
 @lists(app)
@@ -48,6 +51,25 @@ def listing(
         _write_rules(server, found)
     else:
         server.write_all(HEADINGS, found["items"], FIELDS)
+
+
+@app.command()
+@remote
+def history(
+    server: Server,
+    scope: ScopeArgument,
+    of: Annotated[
+        str, typer.Argument(metavar="OF", help="Value as `budgets list` shows it.")
+    ],
+    *,
+    unit: UnitOption = "tokens",
+    per_seconds: PerOption = DAY,
+) -> None:
+    """Show how a budget was used in its current window; the last row is now."""
+    found = server.client.budget_history(
+        scope.value, of, unit=unit, per_seconds=per_seconds
+    )
+    server.write_all(POINTS, found["points"], POINT)
 
 
 @app.command("set")
@@ -87,9 +109,7 @@ def drop(
     server: Server,
     scope: ScopeArgument,
     *,
-    unit: Annotated[
-        str, typer.Option(help="Unit of the budget: tokens or money.")
-    ] = "tokens",
+    unit: UnitOption = "tokens",
     per_seconds: PerOption = DAY,
     of: OfOption = None,
 ) -> None:

@@ -55,6 +55,8 @@ from backburner.shapes.groups import Added, Batch, Counts, Flow, Step
 from backburner.shapes.jobs import Event, FailureGroup, Job, JobError, Progress, Retried
 from backburner.shapes.operations import (
     Budget,
+    BudgetHistory,
+    BudgetPoint,
     BudgetRule,
     Budgets,
     CapabilityInfo,
@@ -80,7 +82,9 @@ __all__ = [
     "BatchTicket",
     "BatchesQuery",
     "Budget",
+    "BudgetHistory",
     "BudgetOptions",
+    "BudgetPoint",
     "BudgetRule",
     "Budgets",
     "CapabilityInfo",

@@ -55,6 +55,7 @@ from backburner.shapes.jobs import (
     StoredStep,
 )
 from backburner.shapes.operations import (
+    BudgetHistory,
     Budgets,
     CapabilityInfo,
     Endpoint,
@@ -280,6 +281,19 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
     async def budgets(self) -> Budgets:
         """Return the budgets that apply to this caller, and their state."""
         return await self._run(self._ask.budgets())
+
+    async def budget_history(
+        self,
+        scope: str,
+        of: str,
+        *,
+        unit: str = "tokens",
+        per_seconds: int = 86_400,
+    ) -> BudgetHistory:
+        """Return how a budget was used in its current window."""
+        return await self._run(
+            self._ask.budget_history(scope, of, unit=unit, per_seconds=per_seconds)
+        )
 
     async def set_budget(self, scope: str, **said: Unpack[BudgetOptions]) -> Budgets:
         """Set a budget in `tokens` or `money`, for all values of a scope or one."""

@@ -43,6 +43,7 @@ from backburner.domain.events.text import Text
 from backburner.domain.jobs.job import FINAL, JobState
 from backburner.shapes.jobs import Event, Job, Retried, Signal
 from backburner.shapes.operations import (
+    BudgetHistory,
     Budgets,
     Queue,
     Schedule,
@@ -436,6 +437,13 @@ class RequestPolicy:
     def budgets(self) -> Dialogue[Budgets]:
         """Return the budgets and their state."""
         return self.ask(SendRequest("GET", "/v1/budgets"))
+
+    def budget_history(
+        self, scope: str, of: str, *, unit: str, per_seconds: int
+    ) -> Dialogue[BudgetHistory]:
+        """Return how a budget was used in its current window."""
+        named = {"scope": scope, "of": of, "unit": unit, "per_seconds": per_seconds}
+        return self.ask(SendRequest("GET", "/v1/budgets/history", named))
 
     def set_budget(self, scope: str, said: BudgetOptions) -> Dialogue[Budgets]:
         """Set a budget; it is safe to repeat."""

@@ -196,6 +196,29 @@ class Budgets(TypedDict):
     budgets: list[BudgetRule]
 
 
+class BudgetPoint(TypedDict):
+    """The state of a budget at one time."""
+
+    at: Time
+    settled: int | str
+    """Used until then, including the overdraft."""
+    held: int | str
+    """Reserved then for jobs that had not ended."""
+    limit: int | str
+    """Tokens as a number, or dollars as a decimal text."""
+
+
+class BudgetHistory(TypedDict):
+    """How a budget was used in its current window."""
+
+    window_start: Time
+    window_end: Time
+    every_seconds: int
+    """Minimum time between two points; there is none while nothing changes."""
+    points: list[BudgetPoint]
+    """Oldest first; the last one is the state now."""
+
+
 class Endpoint(TypedDict):
     """A webhook endpoint, without its secrets."""
 

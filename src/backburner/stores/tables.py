@@ -287,6 +287,18 @@ accounts = sa.Table(
     sa.Column("overdraft", sa.BigInteger, nullable=False),
 )
 
+account_samples = sa.Table(
+    "account_samples",
+    metadata,
+    sa.Column("account", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("slot", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("settled", sa.BigInteger, nullable=False),
+    sa.Column("held", sa.BigInteger, nullable=False),
+    sa.Column("ceiling", sa.BigInteger, nullable=False),
+    sa.Column("window_end", sa.BigInteger, nullable=False),
+)
+
 holds = sa.Table(
     "holds",
     metadata,

@@ -28,6 +28,8 @@ from backburner.ports.store.maintenance import Retention
 BATCH = 500
 MANY = 10_000
 """How many rows of the totals are summed up at once."""
+SAMPLES = 2_000
+"""How many accounts of budgets are sampled at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class UpkeepOptions:
     rescue_every: float = 2.0
     prune_every: float = 60.0
     prune_after: float = 0.0
+    sample_every: float = 60.0
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
     usage: timedelta = timedelta(days=400)
@@ -85,7 +88,7 @@ class Sight:
 
 
 class Upkeep:
-    """Runs five maintenance loops over one store."""
+    """Runs six maintenance loops over one store."""
 
     def __init__(  # noqa: PLR0913 - one argument per collaborator
         self,
@@ -121,6 +124,12 @@ class Upkeep:
                 after=options.prune_after,
             ),
             Loop("free", self.free, every=options.rescue_every),
+            Loop(
+                "sample",
+                self.sample,
+                every=options.sample_every,
+                after=options.sample_every,
+            ),
         )
         self._unsubscribe = notifier.listen(self._hear)
 
@@ -201,6 +210,12 @@ class Upkeep:
         """Release expired budget holds that belong to no job."""
         freed = await self._store.free_holds(limit=BATCH)
         return 0.0 if freed == BATCH else None
+
+    async def sample(self) -> float | None:
+        """Record the balances of budgets' accounts that have changed."""
+        await self._store.sample_accounts(limit=SAMPLES)
+        forgotten = await self._store.forget_samples(limit=MANY)
+        return 1.0 if forgotten == MANY else None
 
     async def prune(self) -> float | None:
         """Delete rows whose retention time has passed."""

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 
+from backburner.domain.costs.balance_history import AccountName, BalanceHistory
 from backburner.domain.costs.budget import MOST, Budget, BudgetState, Reservation
 from backburner.domain.costs.usage import MICRO
 from backburner.domain.errors import BudgetExhausted
@@ -60,6 +61,12 @@ class Budgets:
     ) -> Sequence[BudgetState]:
         """Return the usage of all budgets, or of those that apply to one caller."""
         return await self._store.accounts(Viewer(owner, key), limit=limit)
+
+    async def history(
+        self, name: AccountName, owner: Owner | None = None, key: str | None = None
+    ) -> BalanceHistory | None:
+        """Return how an account changed in its current window, if it is shown."""
+        return await self._store.account_history(Viewer(owner, key), name)
 
     async def reserve(  # noqa: PLR0913 - one argument per scope
         self,

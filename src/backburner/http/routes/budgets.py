@@ -8,6 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backburner.domain.auth.access import PLATFORM_TENANT
+from backburner.domain.costs.balance_history import (
+    AccountName,
+    BalanceHistory,
+    BalanceSample,
+    slot_length,
+)
 from backburner.domain.costs.budget import Budget, BudgetState, Scope, amount, budget_of
 from backburner.engine.engine import Engine
 from backburner.engine.submit.submission import refused_field
@@ -20,7 +26,13 @@ from backburner.http.problems import (
     documented,
 )
 from backburner.http.routes import jobs
-from backburner.http.schemas.budgets import BudgetList, BudgetQuery, BudgetRequest
+from backburner.http.schemas.budgets import (
+    BudgetHistory,
+    BudgetHistoryQuery,
+    BudgetList,
+    BudgetQuery,
+    BudgetRequest,
+)
 from backburner.http.state import server_state_of
 from backburner.ports.store.keys import AuditEntry
 
@@ -40,6 +52,30 @@ Administrator = Annotated[Caller, require(ADMIN)]
 async def listing(request: Request, caller: Reader) -> Response:
     """List the budgets that apply to the caller; for operators, all budgets."""
     return wire.answer(await _list(server_state_of(request).engine, caller))
+
+
+@router.get(
+    "/v1/budgets/history",
+    operation_id="get_budget_history",
+    summary="Show how a budget was used in its current window",
+    response_model=BudgetHistory,
+    responses=documented(BudgetNotFound),
+)
+async def history(
+    request: Request, caller: Reader, query: Annotated[BudgetHistoryQuery, Query()]
+) -> Response:
+    """
+    Return at most 48 samples of the current window, and the state now.
+
+    A caller sees the history of the budgets that the list shows them. Windows shorter
+    than ten minutes have no samples.
+    """
+    name = AccountName(query.scope, query.of, query.unit, query.per_seconds * 1000)
+    viewer = () if ADMIN in caller.scopes else (caller.owner, caller.key)
+    found = await server_state_of(request).engine.budgets.history(name, *viewer)
+    if found is None:
+        raise BudgetNotFound("the budget does not exist or has no current window")
+    return wire.answer(_history(found))
 
 
 @router.put(
@@ -159,4 +195,23 @@ def _view(state: BudgetState) -> dict[str, Any]:
         "settled": amount(unit, balance.settled),
         "overdraft": amount(unit, balance.overdraft),
         "left": amount(unit, balance.left(limit)),
+    }
+
+
+def _history(found: BalanceHistory) -> dict[str, Any]:
+    account, limit, balance = found.state
+    points = [*found.samples, BalanceSample(found.now, balance, limit)]
+    return {
+        "window_start": wire.time(account.window),
+        "window_end": wire.time(account.window + account.per),
+        "every_seconds": slot_length(account.per) // 1000,
+        "points": [
+            {
+                "at": wire.time(at),
+                "settled": amount(account.unit, balance.settled),
+                "held": amount(account.unit, balance.held),
+                "limit": amount(account.unit, limit),
+            }
+            for at, balance, limit in points
+        ],
     }

@@ -58,6 +58,7 @@ class BudgetRequest(Asked):
 
 BudgetRule = model_of(operations.BudgetRule, overrun={"default": "extend"})
 BudgetList = model_of(operations.Budgets)
+BudgetHistory = model_of(operations.BudgetHistory)
 
 
 class BudgetQuery(BaseModel):
@@ -69,3 +70,9 @@ class BudgetQuery(BaseModel):
     of: str | None = Field(None, min_length=1, max_length=LONGEST_VALUE)
     unit: Literal["tokens", "money"] = "tokens"
     per_seconds: int = Field(86_400, ge=1, le=LONGEST)
+
+
+class BudgetHistoryQuery(BudgetQuery):
+    """Identifies the account of a budget, as the list of budgets shows it."""
+
+    of: str = Field(min_length=1, max_length=LONGEST_VALUE)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from backburner.domain.costs.balance_history import AccountName, BalanceHistory
 from backburner.domain.costs.budget import Balance, Budget, BudgetState, Reservation
 from backburner.domain.errors import BudgetExhausted
 from backburner.domain.jobs.job import Instant, Owner
@@ -63,6 +64,16 @@ class BudgetStore(Protocol):
         """Return accounts of the current windows, and those with holds."""
         ...
 
+    async def account_history(
+        self, viewer: Viewer, name: AccountName
+    ) -> BalanceHistory | None:
+        """
+        Return how an account changed in its current window.
+
+        `None` if `accounts` does not show the viewer such an account.
+        """
+        ...
+
     async def ledger_totals(self) -> Sequence[tuple[str, str, Balance]]:
         """Return the held, settled and overdrawn amounts of the current windows."""
         ...
@@ -100,4 +111,18 @@ class BudgetStore(Protocol):
 
     async def forget_accounts(self, *, before: Instant, limit: int) -> int:
         """Delete unused accounts whose windows began before a time; return how many."""
+        ...
+
+    async def sample_accounts(self, *, limit: int) -> int:
+        """
+        Store the balances of accounts that have changed; return how many.
+
+        An account gets at most one sample in each slot of its current window, and none
+        if its balance is that of its latest sample or its window is short. If more than
+        `limit` have changed, those with the smallest share left come first.
+        """
+        ...
+
+    async def forget_samples(self, *, limit: int) -> int:
+        """Delete samples of windows that have ended; return how many."""
         ...

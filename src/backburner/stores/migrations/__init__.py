@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from backburner.ports.history import History
 
-HEAD = "0027"
+HEAD = "0028"
 VERSION_TABLE = "backburner_version"
 _HERE = Path(__file__).parent
 ENGINE = History(

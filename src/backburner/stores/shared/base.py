@@ -24,6 +24,7 @@ from backburner.stores.shared import (
     timetable,
     totals,
 )
+from backburner.stores.shared.account_samples import AccountSamples
 from backburner.stores.shared.activity import Activities
 from backburner.stores.shared.app_blobs import AppBlobRows
 from backburner.stores.shared.budgets import Budgeted
@@ -54,6 +55,7 @@ class BaseStore(
     Costs,
     Usages,
     Budgeted,
+    AccountSamples,
     Prospects,
     Lanes,
     DeadLetterExports,

@@ -34,7 +34,15 @@ from backburner.stores.shared.ledger import (
     kept,
     rules_of,
 )
-from backburner.stores.tables import accounts, budgets, entries, flows, holds, jobs
+from backburner.stores.tables import (
+    account_samples,
+    accounts,
+    budgets,
+    entries,
+    flows,
+    holds,
+    jobs,
+)
 
 T = TypeVar("T")
 
@@ -96,14 +104,14 @@ class Budgeted(Access, Protocol):
         return dropped
 
     async def budgets(self) -> Sequence[Budget]:
-        return await self.read(_listed)
+        return await self.read(budgets_in_force)
 
     async def accounts(self, viewer: Viewer, *, limit: int) -> Sequence[BudgetState]:
         now = await self.read_clock()
-        return await self.read(lambda c: _accounts(c, now, viewer, limit))
+        return await self.read(lambda c: visible_accounts(c, now, viewer, limit))
 
     async def ledger_totals(self) -> Sequence[tuple[str, str, Balance]]:
-        if not await self.read(_listed):
+        if not await self.read(budgets_in_force):
             return []
         return await self.internal_transaction(_totals)
 
@@ -169,21 +177,27 @@ def _drop(tx: LedgerTx, budget: Budget) -> bool:
     return bool(tx.connection.execute(budgets.delete().where(*named)).rowcount)
 
 
-def _listed(connection: sa.Connection) -> list[Budget]:
+def budgets_in_force(connection: sa.Connection) -> list[Budget]:
+    """Return the budgets, by scope and value."""
     query = sa.select(b.scope, b.unit, b.ceiling, b.per, b.value, b.overrun)
     rows = connection.execute(query.order_by(b.scope, b.value, b.unit, b.per))
     return [budget_of(*row[:4], row.value or None, row.overrun) for row in rows]
 
 
-def _accounts(
-    connection: sa.Connection, now: Instant, viewer: Viewer, limit: int
+def visible_accounts(
+    connection: sa.Connection,
+    now: Instant,
+    viewer: Viewer,
+    limit: int,
+    *also: sa.ColumnElement[bool],
 ) -> list[BudgetState]:
-    wanted = _listed(connection)
+    """Return the accounts that a viewer sees; `also` restricts those with a row."""
+    wanted = budgets_in_force(connection)
     rules, states = Rules(wanted), dict[Account, BudgetState]()
     query = sa.select(
         *(a.scope, a.unit, a.per, a.tenant, a.value, a.window_at),
         *(a.held, a.settled, a.overdraft, a.ceiling),
-    ).where(sa.or_(_is_current(wanted, now), sa.text("accounts.held > 0")))
+    ).where(sa.or_(is_current(wanted, now), sa.text("accounts.held > 0")), *also)
     if viewer.owner is not None:
         asked = HoldRequest("", viewer.owner, 0, key=viewer.key)
         for account, ceiling, _ in rules.charges(asked, now):
@@ -197,7 +211,7 @@ def _accounts(
     return _named_flows(connection, [*states.values()], viewer.owner)
 
 
-def _is_current(wanted: Sequence[Budget], now: Instant) -> sa.ColumnElement[bool]:
+def is_current(wanted: Sequence[Budget], now: Instant) -> sa.ColumnElement[bool]:
     """Select accounts with a current window, using an index."""
     longest = max((budget.window for budget in wanted), default=0)
     return sa.and_(a.window_at > now - longest, a.window_at + a.per > now)
@@ -254,7 +268,7 @@ def _overspent(
     )
     with kept():
         rows = connection.execute(query).all()
-        rules = Rules(_listed(connection)) if rows else Rules()
+        rules = Rules(budgets_in_force(connection)) if rows else Rules()
     running = [row for row in rows if row.resumes_with is None]
     has_waited = len(running) < len(rows)
     for row in running:
@@ -287,7 +301,7 @@ def _totals(tx: LedgerTx) -> list[tuple[str, str, Balance]]:
         for column in (a.held, a.settled, a.overdraft)
     ]
     query = sa.select(a.scope, a.unit, *sums).group_by(a.scope, a.unit)
-    current = _is_current(_listed(tx.connection), tx.now())
+    current = is_current(budgets_in_force(tx.connection), tx.now())
     rows = tx.connection.execute(query.where(current))
     return [(scope, unit, Balance(*balance)) for scope, unit, *balance in rows]
 
@@ -396,5 +410,6 @@ def forget_accounts(tx: LedgerTx, *, before: Instant, limit: int) -> int:
         run(table.delete().where(table.c.seq.in_(free)))
         if len(free) == SLICE:
             return limit
+    run(account_samples.delete().where(account_samples.c.account.in_(gone)))
     is_used = sa.exists().where(h.account == a.seq)
     return run(accounts.delete().where(a.seq.in_(gone), ~is_used)).rowcount

@@ -16,6 +16,7 @@ from backburner.stores.shared.consequences import InternalTx
 from backburner.stores.shared.owned import owned_jobs
 from backburner.stores.shared.steps import delete_of
 from backburner.stores.tables import (
+    account_samples,
     accounts,
     api_keys,
     app_blobs,
@@ -182,7 +183,8 @@ def _anonymise(tx: Tx, owner: Owner, alias: str, limit: int) -> int:
         accounts.c.tenant == owner.tenant,
         accounts.c.value == _account(owner),
     )
-    chosen = sa.select(accounts.c.seq).where(*theirs).limit(limit)
+    chosen = run(sa.select(accounts.c.seq).where(*theirs).limit(limit)).scalars().all()
+    run(account_samples.delete().where(account_samples.c.account.in_(chosen)))
     account = _account(Owner(owner.tenant, alias))
     moved = accounts.update().where(accounts.c.seq.in_(chosen))
     return int(count + run(moved.values(value=account)).rowcount)

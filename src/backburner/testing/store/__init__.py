@@ -5,6 +5,7 @@ The conformance suite for stores: subclass `StoreConformance`, supply two fixtur
 whatever means. A store is complete when its subclass passes.
 """
 
+from backburner.testing.store.account_samples import AccountSampleConformance
 from backburner.testing.store.app_blobs import AppBlobConformance
 from backburner.testing.store.batches import BatchConformance
 from backburner.testing.store.budgets import BudgetConformance
@@ -63,6 +64,7 @@ class StoreConformance(
     ReopenConformance,
     BatchConformance,
     BudgetConformance,
+    AccountSampleConformance,
     HoldConformance,
     CallbackConformance,
     CompletionConformance,
