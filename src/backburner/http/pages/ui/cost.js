@@ -1,32 +1,134 @@
 // Cost: how far budgets are used, what is dear, and what failed attempts cost.
-import { html, Ago, address, bounded, go, may, me, money, now, number, route, useApi, useKeys } from './core.js'
-import { Empty, Failure, Frame, Head, Name, State } from './parts.js'
+import { html, Ago, address, api, bounded, exact, go, may, me, money, now, number, route, say, sayProblem, useApi, useEffect, useKeys, useRef, useState } from './core.js'
+import { confirmed, Empty, Failure, Frame, Head, Name, State } from './parts.js'
 
 const PERIODS = { '1h': ['last hour', 1], '24h': ['last 24 hours', 24], '7d': ['last 7 days', 168], '30d': ['last 30 days', 720] }
 const MOST_BUDGETS = 20
 const UNKNOWN = 'Calls without a price are not included'
 
-/** Say when a budget is used up if it goes on so: `{state, at}`. */
-export function projected({ settled, left, window_start: start, window_end: end }, at) {
-  const [used, free] = [Number(settled), Number(left)]
-  if (free <= 0) return { state: 'used up', at: end }
-  const elapsed = at - Date.parse(start)
-  if (used <= 0 || elapsed <= 0) return { state: 'unused', at: end }
-  const over = at + (free * elapsed) / used
-  return over < Date.parse(end) ? { state: 'ends early', at: new Date(over).toISOString() } : { state: 'lasts', at: end }
-}
+const SCOPES = ['tenant', 'user', 'key', 'capability', 'model', 'flow']
+const WINDOWS = { 60: 'a minute', 3600: 'an hour', 86_400: 'a day', 604_800: 'a week', 2_592_000: '30 days' }
+const OVERRUNS = { extend: 'may continue while the budget has something left', stop: 'stops before its next call' }
+const SHORTEST_S = 600 // the server records no history of shorter windows
+const READ_MS = 60_000
+const RECENT = 0.25 // of a window: how far back the rate of use is measured
 
 const amount = (unit, value) => (unit === 'money' ? money(value) : number(Number(value)))
 const share = (part, whole) => (Number(whole) > 0 ? Math.min(1, Number(part) / Number(whole)) : 0)
-const windowOf = seconds => ({ 60: 'a minute', 3600: 'an hour', 86_400: 'a day', 604_800: 'a week' })[seconds] || `${number(seconds)} s`
+const LENGTHS = [[86_400, 'days'], [3600, 'hours'], [60, 'minutes'], [1, 's']]
+function windowOf(seconds) {
+  const [length, name] = LENGTHS.find(([length]) => seconds % length === 0)
+  return WINDOWS[seconds] || `${number(seconds / length)} ${name}`
+}
+const remaining = ({ limit, settled, held }) => Math.max(0, Number(limit) - Number(settled) - Number(held))
+
+/**
+ * Return what was left over time, as `[time, amount]`: samples, and what is known now.
+ *
+ * The server records nothing while nothing changes: until about one interval before a
+ * sample, the amount was that of the sample before.
+ */
+export function curve(account, history, at) {
+  const step = history.every_seconds * 1000
+  const points = [...history.points.slice(0, -1).map(one => ({ ...one, at: Date.parse(one.at) })), { ...account, at }]
+  const drawn = [[Date.parse(account.window_start), Number(points[0].limit)]]
+  for (const point of points) {
+    const [last, left] = drawn.at(-1)
+    if (point.at - last > 1.5 * step) drawn.push([point.at - step, left])
+    drawn.push([Math.max(last, point.at), remaining(point)])
+  }
+  return drawn
+}
+
+/** Return the use per millisecond: of the last quarter of the window, if there is a history. */
+function rateOf({ settled, window_start, window_end }, history, at) {
+  const start = Date.parse(window_start)
+  const samples = history?.points.slice(0, -1) ?? []
+  if (!samples.length) return at > start ? Number(settled) / (at - start) : 0
+  const step = history.every_seconds * 1000
+  const from = Math.max(at - RECENT * (Date.parse(window_end) - start), Date.parse(samples[0].at) - step, start)
+  const then = samples.filter(one => Date.parse(one.at) <= from).at(-1)
+  return Math.max(0, Number(settled) - Number(then?.settled ?? 0)) / Math.max(at - from, step)
+}
+
+/** Say when a budget is used up at the current rate: `{state, at, rate}`. */
+export function projected(account, at, history = null) {
+  const { settled, left, window_end: end } = account
+  if (Number(left) <= 0) return { state: 'used up', at: end, rate: 0 }
+  const rate = rateOf(account, history, at)
+  if (Number(settled) <= 0 || rate <= 0) return { state: 'unused', at: end, rate: 0 }
+  const over = at + Number(left) / rate
+  return over < Date.parse(end) ? { state: 'ends early', at: new Date(over).toISOString(), rate } : { state: 'lasts', at: end, rate }
+}
+
+/** Read how a budget was used in its window, once it is visible and then every minute. */
+function useHistory({ scope, of, unit, per_seconds, window_start, window_end }, place) {
+  const [found, set] = useState({})
+  useEffect(() => {
+    if (per_seconds < SHORTEST_S || Date.parse(window_end) <= Date.now()) return undefined
+    const reading = new AbortController()
+    let timer
+    const read = async () => {
+      timer = setTimeout(read, READ_MS)
+      if (document.hidden) return
+      try {
+        set({ history: await api(`/v1/budgets/history?${new URLSearchParams({ scope, of, unit, per_seconds })}`, { signal: reading.signal }) })
+      } catch (error) {
+        if (!reading.signal.aborted) set(was => ({ ...was, error }))
+      }
+    }
+    const seen = new IntersectionObserver(entries => {
+      if (!entries.some(entry => entry.isIntersecting)) return
+      seen.disconnect()
+      read()
+    })
+    seen.observe(place.current)
+    return () => {
+      seen.disconnect()
+      clearTimeout(timer)
+      reading.abort()
+    }
+  }, [scope, of, unit, per_seconds, window_start])
+  return { history: found.history?.window_start === window_start ? found.history : null, error: found.error }
+}
+
+/** What was left over the window, what will be at this rate, and what an even use would leave. */
+function Curve({ account, history }) {
+  const [start, end] = [Date.parse(account.window_start), Date.parse(account.window_end)]
+  const at = Math.min(end, Math.max(start, now.value))
+  const drawn = history ? curve(account, history, at) : []
+  const most = Math.max(1e-9, Number(account.limit), ...drawn.map(([, left]) => left))
+  const point = ([time, left]) => `${((1000 * (time - start)) / (end - start)).toFixed(1)},${(100 - (100 * left) / most).toFixed(1)}`
+  const { rate } = projected(account, at, history)
+  const left = remaining(account)
+  const over = rate > 0 ? Math.min(end, at + left / rate) : end
+  return html`<svg class="curve" viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true">
+    <polyline class="even" points=${`${point([start, Number(account.limit)])} ${point([end, 0])}`} />
+    ${history && html`<polyline class="drawn" points=${drawn.map(point).join(' ')} /><polyline class="ahead" points=${`${point([at, left])} ${point([over, left - rate * (over - at)])}`} />`}</svg>`
+}
+
+function Values({ account: { scope, of, unit }, history }) {
+  return html`<div class="unseen"><table><caption>Remaining amount over time: ${scope} <${Name} text=${of} most=${50} /></caption>
+    <thead><tr>${['Time', 'Remaining', 'Settled', 'Held', 'Limit'].map(name => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <tbody>${history.points.map(one => html`<tr key=${one.at}><th scope="row">${exact(one.at)}</th>${[remaining(one), one.settled, one.held, one.limit].map(value => html`<td>${amount(unit, value)}</td>`)}</tr>`)}</tbody></table></div>`
+}
+
+function Ends({ account, history }) {
+  const end = projected(account, now.value, history)
+  return html`<span class=${`ends ${end.state === 'lasts' || end.state === 'unused' ? 'faint' : 'bad-text'}`}>${
+    end.state === 'used up' ? html`used up; the next window starts <${Ago} at=${end.at} />`
+      : end.state === 'ends early' ? html`will be used up <${Ago} at=${end.at} /> at this rate`
+        : html`lasts until the window ends <${Ago} at=${end.at} />`}</span>`
+}
 
 function Burn({ account }) {
+  const place = useRef(null)
+  const { history, error } = useHistory(account, place)
   const { unit, limit, settled, held, left } = account
   const parts = [['settled', settled], ['held', held], ['free', left]]
   const used = Math.round(100 * (share(settled, limit) + share(held, limit)))
-  const end = projected(account, now.value)
   let x = 0
-  return html`<div class="burn"><div class="line"><strong>${account.scope} <${Name} text=${account.of} most=${50} /></strong>
+  return html`<div class="burn" ref=${place}><div class="line"><strong>${account.scope} <${Name} text=${account.of} most=${50} /></strong>
       <span class="faint">${amount(unit, limit)}${unit === 'tokens' ? ' tokens' : ''} per ${windowOf(account.per_seconds).replace(/^an? /, '')}</span><span class="used">${used} %</span></div>
     <svg class="stack" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">${parts.map(([name, value]) => {
       const width = 1000 * share(value, limit)
@@ -36,21 +138,90 @@ function Burn({ account }) {
     })}</svg>
     <div class="legend">${parts.map(([name, value]) => html`<span class=${`mark ${name}`}>${name} ${amount(unit, value)}</span>`)}
       ${Number(account.overdraft) > 0 && html`<span class="bad-text">overdraft ${amount(unit, account.overdraft)}</span>`}
-      <span class=${`ends ${end.state === 'lasts' || end.state === 'unused' ? 'faint' : 'bad-text'}`}>${
-        end.state === 'used up' ? html`used up; the next window starts <${Ago} at=${end.at} />`
-          : end.state === 'ends early' ? html`will be used up <${Ago} at=${end.at} /> at this rate`
-            : html`lasts until the window ends <${Ago} at=${end.at} />`}</span></div></div>`
+      <${Ends} account=${account} history=${history} /></div>
+    ${account.per_seconds >= SHORTEST_S && html`<figure class="over-time"><${Curve} account=${account} history=${history} />
+      <div class="axis"><span>${exact(account.window_start)}</span><span>${exact(account.window_end)}</span></div>
+      <figcaption class="legend">${error && !history ? 'The history could not be read.' : html`<span class="stroke drawn">remaining</span><span class="stroke ahead">at the current rate</span><span class="stroke even">even use</span>`}</figcaption>
+      ${history && html`<${Values} account=${account} history=${history} />`}</figure>`}</div>`
+}
+
+/** A form in a dialog that sets a budget; `rule` is the one to change. */
+function BudgetForm({ rule, close, reload }) {
+  const dialog = useRef(null)
+  const [error, setError] = useState('')
+  const [unit, setUnit] = useState(rule?.unit ?? 'tokens')
+  useEffect(() => dialog.current.showModal(), [])
+  const submit = async event => {
+    event.preventDefault()
+    const said = Object.fromEntries(new FormData(event.target))
+    const { scope, of, per_seconds } = rule ?? { ...said, of: said.of || null, per_seconds: Number(said.per_seconds) }
+    const limit = unit === 'tokens' ? { tokens: Number(said.limit) } : { money: said.limit }
+    try {
+      await api('/v1/budgets', { method: 'PUT', body: { scope, of, per_seconds, overrun: said.overrun, ...limit } })
+      say('The budget is set.')
+      reload()
+      dialog.current.close()
+    } catch (problem) {
+      setError([problem.message, ...problem.errors.map(each => `${each.path}: ${each.message}`)].join(' '))
+    }
+  }
+  return html`<dialog ref=${dialog} aria-labelledby="budget-title" onClose=${close}><form onSubmit=${submit} class="form">
+    <h2 id="budget-title">${rule ? html`Change ${rule.scope} <${Name} text=${rule.of ?? '(each)'} most=${50} />` : 'Set a budget'}</h2>
+    ${!rule && html`<label>Applies to <select name="scope">${SCOPES.map(name => html`<option value=${name}>${name}</option>`)}</select></label>
+      <label>Only this value, such as acme/ann for a user; empty: each value <input name="of" maxlength="400" autocomplete="off" /></label>
+      <label>Unit <select value=${unit} onChange=${event => setUnit(event.target.value)}><option value="tokens">tokens</option><option value="money">US dollars</option></select></label>
+      <label>Window <select name="per_seconds">${Object.entries(WINDOWS).map(([value, text]) => html`<option value=${value} selected=${value === '86400'}>${text}</option>`)}</select></label>`}
+    <label>Limit ${unit === 'tokens' ? 'in tokens' : 'in US dollars'} per ${rule ? windowOf(rule.per_seconds).replace(/^an? /, '') : 'window'} <input name="limit" type="number" required min="0" step=${unit === 'tokens' ? '1' : '0.000001'} autocomplete="off" defaultValue=${rule ? String(rule.limit) : ''} /></label>
+    <label>A job that has used its hold <select name="overrun">${Object.entries(OVERRUNS).map(([value, text]) => html`<option value=${value} selected=${value === (rule?.overrun ?? 'extend')}>${text}</option>`)}</select></label>
+    ${error && html`<p class="bad-text" role="alert">${error}</p>`}
+    <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button><button class="primary">Set the budget</button></div>
+  </form></dialog>`
+}
+
+/** How many accounts a rule limits now: a rule for one value replaces the general one for it. */
+function countOf(rule, rules, accounts) {
+  const isSame = one => one.scope === rule.scope && one.unit === rule.unit && one.per_seconds === rule.per_seconds
+  const named = new Set(rules.filter(isSame).map(one => one.of))
+  return accounts.filter(one => isSame(one) && (rule.of === null ? !named.has(one.of) : one.of === rule.of)).length
+}
+
+function Rules({ rules, accounts, edit, reload }) {
+  const remove = async rule => {
+    const question = 'Its limit no longer applies. Amounts that are held for jobs stay held until the jobs end. A budget that an application declares is set again at the next start.'
+    if (!(await confirmed(`Delete the budget of ${rule.scope} ${bounded(rule.of ?? '(each)', 50)}?`, question, 'Delete the budget', { danger: true }))) return
+    const { scope, of, unit, per_seconds } = rule
+    try {
+      await api(`/v1/budgets?${new URLSearchParams({ scope, unit, per_seconds, ...(of !== null && { of }) })}`, { method: 'DELETE' })
+      say('The budget is deleted.')
+      document.querySelector('h1').focus()
+      reload()
+    } catch (problem) {
+      sayProblem(problem)
+    }
+  }
+  return html`<h3>Limits in force</h3><${Frame} label="Limits in force"><table><thead><tr><th scope="col">Applies to</th><th scope="col" class="number">Limit</th><th scope="col">Window</th><th scope="col">Use</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+    <tbody>${rules.map(rule => {
+      const count = countOf(rule, rules, accounts)
+      return html`<tr key=${`${rule.scope} ${rule.of} ${rule.unit} ${rule.per_seconds}`}><td>${rule.scope} ${rule.of === null ? html`<span class="faint">each</span>` : html`<${Name} text=${rule.of} most=${50} />`}</td>
+        <td class="number">${amount(rule.unit, rule.limit)}${rule.unit === 'tokens' ? ' tokens' : ''}</td><td>${windowOf(rule.per_seconds)}</td>
+        <td>${count ? `${number(count)} in use` : html`<span class="faint">no use yet</span>`}</td>
+        <td><div class="actions"><button onClick=${() => edit(rule)}>Change</button><button class="danger" onClick=${() => remove(rule)}>Delete</button></div></td></tr>`
+    })}</tbody></table></${Frame}>`
 }
 
 function Budgets() {
   const { data, error, reload } = useApi('/v1/budgets', { live: 5000 })
+  const [edited, edit] = useState(null)
   if (!data) return html`<div class="card"><h2>Budgets</h2><${Failure} error=${error} retry=${reload} />${!error && html`<p class="faint">Loading…</p>`}</div>`
   const rest = one => share(one.left, one.limit)
   const items = [...data.items].sort((a, b) => rest(a) - rest(b))
-  return html`<div class="card"><h2>Budgets</h2><${Failure} error=${error} retry=${reload} />
-    ${!items.length && html`<p class="faint">No budget has been used in its current window. To set one, run:</p><code class="block">${`backburner budgets set tenant --of ${bounded(me.value.tenant, 40)} --tokens 1000000`}</code>`}
-    ${items.slice(0, MOST_BUDGETS).map(one => html`<${Burn} key=${`${one.scope} ${one.of} ${one.unit} ${one.per_seconds}`} account=${one} />`)}
-    ${items.length > MOST_BUDGETS && html`<p class="faint">The ${MOST_BUDGETS} budgets with the least left are shown, of ${number(items.length)}.</p>`}</div>`
+  const mayChange = may('budgets:admin')
+  return html`<div class="card"><div class="head"><h2>Budgets</h2><div class="actions">${mayChange && html`<button onClick=${() => edit({})}>Set a budget</button>`}</div></div><${Failure} error=${error} retry=${reload} />
+    ${edited && html`<${BudgetForm} rule=${edited.scope ? edited : null} close=${() => edit(null)} reload=${reload} />`}
+    ${!items.length && html`<p class="faint">No budget has been used in its current window.${mayChange && ' To set one on the command line, run:'}</p>${mayChange && html`<code class="block">${`backburner budgets set tenant --of ${bounded(me.value.tenant, 40)} --tokens 1000000`}</code>`}`}
+    ${items.slice(0, MOST_BUDGETS).map(one => html`<${Burn} key=${`${one.scope} ${one.of} ${one.unit} ${one.per_seconds} ${one.window_start}`} account=${one} />`)}
+    ${items.length > MOST_BUDGETS && html`<p class="faint">The ${MOST_BUDGETS} budgets with the least left are shown, of ${number(items.length)}.</p>`}
+    ${mayChange && data.budgets.length > 0 && html`<${Rules} rules=${data.budgets} accounts=${data.items} edit=${edit} reload=${reload} />`}</div>`
 }
 
 const Dollars = ({ of }) => html`<span title=${of.priced ? '' : UNKNOWN}>${money(of.priced_cost_usd)}${of.priced ? '' : '+'}</span>`
