@@ -116,18 +116,18 @@ async def test_a_new_process_begins_at_the_end_though_others_write(
         0,
         asyncio.Event(),
     )
-    is_proven = fresh._is_first_proven
+    prove = fresh._prove_by_locks
 
     async def count():
         nonlocal looks
-        proven, looks = await is_proven(), looks + 1
+        await prove()
+        looks += 1
         if looks > 1:
             looked.set()  # it has found that a transaction has written events
-        return proven
 
     for writer in writers:
         await writer.submit(a_new_job())
-    monkeypatch.setattr(fresh, "_is_first_proven", count)
+    monkeypatch.setattr(fresh, "_prove_by_locks", count)
     monkeypatch.setattr(stores, "FIRST_PROOF_SECONDS", 60)
     await fresh.open()
     asking = asyncio.create_task(fresh.latest())

@@ -92,8 +92,8 @@ MOST_BODIES = 50
 """How many settlement bodies share a transaction, which holds all of their locks."""
 FIRST_PROOF_SECONDS = 6.0
 """
-How long a process waits in all for its first horizon; then readers get 0. It is longer
-than transactions that write events are, unless BACKBURNER_TRANSACTION_SECONDS is higher.
+How long a process waits in all for its first horizon; then readers get 0. Transactions
+that write events are shorter, unless BACKBURNER_TRANSACTION_SECONDS is higher.
 """
 PROOF_PAUSE_SECONDS = 0.01
 
@@ -363,15 +363,16 @@ class PostgresStore(BaseStore):
         """
         clock = asyncio.get_running_loop().time
         self._proof_until = self._proof_until or clock() + FIRST_PROOF_SECONDS
-        while not await self._is_first_proven() and clock() < self._proof_until:
+        await self._prove_by_locks()
+        while not self._horizon.safe and clock() < self._proof_until:
             await asyncio.sleep(PROOF_PAUSE_SECONDS)  # noqa: TID251 - no event to wait for
+            await self._prove_by_locks()
 
-    async def _is_first_proven(self) -> bool:
+    async def _prove_by_locks(self) -> None:
         """Look for the transactions that may still add events; leave out all others."""
         made = self._horizon.made
         [(oldest_writer,)] = await self._rows(self.queries.oldest_event_writer)
         self._horizon.pass_over(oldest_writer, made=made)
-        return self._horizon.safe > 0
 
     async def _look(self) -> int:
         made = self._horizon.made
