@@ -12,6 +12,7 @@ them. Prints one line of JSON for each request and view.
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import statistics
@@ -31,7 +32,7 @@ from backburner.domain.auth.access import ROLES, Role
 from backburner.engine.access.keys import Actor, NewKey
 from backburner.settings import Settings
 from bench.filling import LONG, fill, working
-from bench.pages import LIVE, pages, written
+from bench.pages import LIVE, PAGES, View, fleet, job, jobs, overview, pages, written
 from bench.paint import paints
 from bench.sentences import free_ports
 
@@ -247,14 +248,39 @@ async def views(
     return rows
 
 
-async def _open_pages(url: str, address: str, key: str, server: psutil.Process) -> None:
+async def _views(url: str, administrator: str, last: int) -> list[list[View]]:
+    """Return which views are open: the same for one key, then four for many keys."""
+    operators = [await _key(url, Role.PLATFORM_ADMINISTRATOR) for _ in range(FEW)]
+    users = [await _key(url, Role.USER, f"u{number}") for number in range(20)]
+    # Jobs that wait, which belong to the user of their number: the others are in pairs.
+    waiting = [
+        number
+        for number in range(last - last % 1000 - 2, 0, -1000)
+        if number % 97 < len(users) and number % 10_000 not in {1998, 2998}
+    ]
+    seen = itertools.cycle(waiting)
+    mixed = [
+        *(overview(users[n % 20], is_operator=False) for n in range(25)),
+        *(overview(operators[n % FEW], is_operator=True) for n in range(10)),
+        *(jobs(users[n % 20]) for n in range(20)),
+        *(jobs(operators[n % FEW]) for n in range(10)),
+        *(job(users[n % 97], f"job_{n}") for n in itertools.islice(seen, 25)),
+        *(fleet(operators[n % FEW]) for n in range(10)),
+    ]
+    return [[overview(administrator, is_operator=True)] * PAGES, mixed]
+
+
+async def _open_pages(
+    url: str, address: str, key: str, server: psutil.Process, last: int
+) -> None:
     with _running(url, "worker", "--slots", "4") as worker:
         processes = {"server": lambda: [server], "worker": lambda: [worker]}
         if url.startswith("postgres"):
             processes["database"] = lambda: _backends(url)
-        for rate in RATES:
-            found = await pages(address, key, processes, rate)
-            print(json.dumps(found), flush=True)
+        for opened in await _views(url, key, last):
+            for rate in RATES:
+                found = await pages(address, opened, processes, rate)
+                print(json.dumps(found), flush=True)
 
 
 async def main(arguments: Sequence[str] | None = None) -> None:
@@ -293,7 +319,8 @@ async def _measured(
             at = newest.created_at / 1000
             rows = await views(address, keys, options.reads, options.part, at)
         if options.only in (None, "pages"):
-            await _open_pages(url, address, keys["administrator"], process)
+            key = keys["administrator"]
+            await _open_pages(url, address, key, process, options.jobs)
         if options.only in (None, "paints"):
             async for found in paints(address, keys["administrator"]):
                 print(json.dumps(found), flush=True)

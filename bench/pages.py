@@ -1,17 +1,21 @@
 """
-A hundred open pages of the Overview, for `bench.dashboard`.
+A hundred open pages, for `bench.dashboard`.
 
-Each holds a stream and reads what the view reads, as often as the view does: when an
-event has come, and at most that often. A page has two connections and parses nothing
-but what it needs, so that it does not take the CPU that is measured.
+Either all show the Overview to one key, or they show four views to many keys, so that
+few of them can share an answer. Each holds a stream and reads what its view reads, as
+often as the view does: when an event has come, and at most that often. A page has two
+connections and parses nothing but what it needs, so that it does not take the CPU that
+is measured.
 """
 
 import asyncio
 import contextlib
+import itertools
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import psutil
@@ -26,23 +30,75 @@ TICK: Final = 10.0
 """How often the charts are read, in seconds; browsers are not in step."""
 
 # What `pages/ui/overview.js` reads, and at most how often, in seconds.
-LIVE: Final = {
-    "/v1/jobs/count?state=queued": 2.0,
-    "/v1/jobs/count?state=running": 2.0,
-    "/v1/jobs/count?state=scheduled": 2.0,
-    "/v1/jobs/count?state=failed": 2.0,
-    "/v1/jobs?state=queued&sort=oldest&limit=1": 2.0,
+_TILES: Final = {
+    f"/v1/jobs/count?state={state}": 2.0
+    for state in ("queued", "running", "scheduled", "failed")
+}
+_NEWS: Final = {
+    "/v1/jobs?state=running&sort=oldest&limit=200": 2.0,
     "/v1/dead-letters?limit=5": 5.0,
-    "/v1/queues": 3.0,
-    "/v1/workers": 10.0,
     "/v1/budgets": 10.0,
     "/v1/questions?limit=10": 10.0,
     "/v1/jobs?capability=webhook.deliver&state=failed&limit=10": 10.0,
     "/v1/jobs?limit=1": 5.0,
 }
+_OLDEST: Final = {"/v1/jobs?state=queued&sort=oldest&limit=20": 2.0}
+_FLEET: Final = {"/v1/queues": 3.0, "/v1/workers": 10.0, "/v1/lanes": 10.0}
+LIVE: Final = _TILES | _NEWS | _OLDEST | _FLEET
+"""What it reads for anybody: a user sees no fleet, an operator no oldest job."""
+
+
+NOTHING: Final[Mapping[str, float]] = {}
+
+
+class View(NamedTuple):
+    """What a page shows, to whom."""
+
+    name: str
+    key: str
+    shared: Mapping[str, float]
+    """What it reads, and may be a second old; at most how often, in seconds."""
+    whole: Mapping[str, float] = NOTHING
+    """What it reads anew each time."""
+    everyone: str = ""
+    """Makes the charts those of the whole tenant."""
+    has_charts: bool = False
+
+
+def overview(key: str, *, is_operator: bool) -> View:
+    """Return the Overview as a key sees it."""
+    more = _FLEET if is_operator else _OLDEST
+    everyone = "&everyone=true" if is_operator else ""
+    return View(
+        "overview", key, _TILES | _NEWS | more, NOTHING, everyone, has_charts=True
+    )
+
+
+def jobs(key: str) -> View:
+    """Return the list of jobs, which asks for no shared answers."""
+    return View("jobs", key, NOTHING, {"/v1/jobs?limit=50": 2.0, "/v1/jobs/count": 2.0})
+
+
+def job(key: str, job: str) -> View:
+    """Return the page of a job that waits."""
+    return View("job", key, {f"/v1/jobs/{job}/waiting": 3.0})
+
+
+def fleet(key: str) -> View:
+    """Return the Fleet with the webhooks that could not be delivered."""
+    shared = {
+        "/v1/queues": 2.0,
+        "/v1/workers": 5.0,
+        "/v1/schedules": 10.0,
+        "/v1/endpoints?limit=50": 10.0,
+    }
+    failed = "/v1/jobs?capability=webhook.deliver&state=failed&limit=20"
+    return View("fleet", key, shared, {failed: 3.0})
+
+
 CHARTS: Final = (
     "/v1/activity?since={since}",
-    "/v1/usage?by=minute&limit=100&since={since}&everyone=true",
+    "/v1/usage?by=minute&limit=100&since={since}{everyone}",
 )
 
 Lines = asyncio.StreamReader
@@ -58,9 +114,10 @@ class Connection:
         self._lock = asyncio.Lock()
         self._opened: tuple[Lines, asyncio.StreamWriter] | None = None
 
-    async def get(self, path: str) -> bool:
-        """Read something whole, which may be a second old; say whether it was given."""
-        return await self._whole(f"GET {path}", b"", "Cache-Control: max-age=1\r\n")
+    async def get(self, path: str, *, is_shared: bool) -> bool:
+        """Read something, which may be a second old; say whether it was given."""
+        age = "Cache-Control: max-age=1\r\n" if is_shared else ""
+        return await self._whole(f"GET {path}", b"", age)
 
     async def post(self, path: str, content: Any) -> None:
         """Send something, and forget the answer."""
@@ -108,15 +165,16 @@ async def _answer(reader: Lines) -> tuple[bool, int]:
 
 
 class OpenPage:
-    """A tab with the Overview."""
+    """A tab with a view."""
 
-    def __init__(self, address: str, key: str) -> None:
+    def __init__(self, address: str, view: View) -> None:
+        self.view = view
         self.reads = 0
         self.refused = 0
         self.events = 0
         self.slowest = 0.0
-        self._reader = Connection(address, key)
-        self._stream = Connection(address, key)
+        self._reader = Connection(address, view.key)
+        self._stream = Connection(address, view.key)
         self._changed = asyncio.Event()
 
     async def stay(self, after: float) -> None:
@@ -125,9 +183,12 @@ class OpenPage:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._stream.follow("/v1/events", self._hear))
-                group.create_task(self._chart())
-                for path, wait in LIVE.items():
-                    group.create_task(self._live(path, wait))
+                if self.view.has_charts:
+                    group.create_task(self._chart())
+                for path, wait in self.view.shared.items():
+                    group.create_task(self._live(path, wait, is_shared=True))
+                for path, wait in self.view.whole.items():
+                    group.create_task(self._live(path, wait, is_shared=False))
         finally:
             self._reader.close()
             self._stream.close()
@@ -137,11 +198,11 @@ class OpenPage:
         self._changed.set()
         self._changed = asyncio.Event()  # whoever waits for the former one goes on
 
-    async def _live(self, path: str, wait: float) -> None:
+    async def _live(self, path: str, wait: float, *, is_shared: bool) -> None:
         while True:
             changed = self._changed
             begun = time.monotonic()
-            await self._read(path)
+            await self._read(path, is_shared=is_shared)
             await changed.wait()
             await asyncio.sleep(max(0.0, begun + wait - time.monotonic()))
 
@@ -149,14 +210,15 @@ class OpenPage:
         minutes = MINUTES
         while True:
             since = written((time.time() // 60 - minutes + 1) * 60)
-            for path in CHARTS:
-                await self._read(path.format(since=since))
+            for chart in CHARTS:
+                path = chart.format(since=since, everyone=self.view.everyone)
+                await self._read(path, is_shared=True)
             minutes = 2  # the rest is known
             await asyncio.sleep(TICK)
 
-    async def _read(self, path: str) -> None:
+    async def _read(self, path: str, *, is_shared: bool) -> None:
         begun = time.monotonic()
-        self.refused += not await self._reader.get(path)
+        self.refused += not await self._reader.get(path, is_shared=is_shared)
         self.reads += 1
         self.slowest = max(self.slowest, time.monotonic() - begun)
 
@@ -168,19 +230,19 @@ def written(at: float) -> str:
 
 async def pages(
     address: str,
-    key: str,
+    views: Sequence[View],
     processes: Mapping[str, Callable[[], list[psutil.Process]]],
     rate: float,
 ) -> dict[str, Any]:
-    """Hold a hundred pages open while jobs run; return how many cores each takes."""
-    await _open_first(address, key)
-    tabs = [OpenPage(address, key) for _ in range(PAGES)]
-    sender = Connection(address, key)
+    """Hold pages open while jobs run; return how many cores each process takes."""
+    await _open_first(address, views[0].key)
+    tabs = [OpenPage(address, view) for view in views]
+    senders = [Connection(address, key) for key in {view.key for view in views}]
     opened = [
-        asyncio.create_task(tab.stay(SPREAD_SECONDS * place / PAGES))
+        asyncio.create_task(tab.stay(SPREAD_SECONDS * place / len(tabs)))
         for place, tab in enumerate(tabs)
     ]
-    opened.append(asyncio.create_task(_submit(sender, rate)))
+    opened.append(asyncio.create_task(_submit(senders, rate)))
     try:
         await _unless_ended(opened, asyncio.sleep(2 * SPREAD_SECONDS))
         for tab in tabs:
@@ -193,9 +255,11 @@ async def pages(
         for task in opened:
             task.cancel()
         await asyncio.gather(*opened, return_exceptions=True)
-        sender.close()
+        for sender in senders:
+            sender.close()
     return {
-        "open_pages": PAGES,
+        "open_pages": dict(Counter(view.name for view in views)),
+        "keys": len({view.key for view in views}),
         "jobs_per_second": rate,
         "cores": {name: round(taken / wall, 2) for name, taken in used.items()},
         "requests_per_second": round(sum(tab.reads for tab in tabs) / wall, 1),
@@ -205,9 +269,9 @@ async def pages(
     }
 
 
-async def _submit(sender: Connection, rate: float) -> None:
+async def _submit(senders: Sequence[Connection], rate: float) -> None:
     due = time.monotonic()
-    while True:
+    for sender in itertools.cycle(senders):
         await sender.post("/v1/jobs", {"capability": "demo.echo", "input": {}})
         due += 1 / rate
         await asyncio.sleep(max(0.0, due - time.monotonic()))
