@@ -181,6 +181,11 @@ async def test_schedules_are_listed(server):
             "timezone": "UTC",
             "missed": "skip",
             "next_at": "2026-01-01T12:00:00.000Z",
+            "next_ticks": [
+                "2026-01-01T12:00:00.000Z",
+                "2026-01-02T03:00:00.000Z",
+                "2026-01-03T03:00:00.000Z",
+            ],
             "last_at": None,
             "paused": False,
             "declared": True,

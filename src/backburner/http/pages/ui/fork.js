@@ -21,11 +21,11 @@ export function ForkForm({ job, isOwn, start, close }) {
   const [busy, setBusy] = useState(false)
   useEffect(() => dialog.current.showModal(), [])
   const steps = (data?.items ?? []).filter(step => step.n)
-  const [isWanted, want] = useState(false)
+  const [isWanted, setWanted] = useState(false)
   const isChanged = useRef(false)
   const change = async wanted => {
     isChanged.current = wanted
-    want(wanted)
+    setWanted(wanted)
     setPlan(null)
     setProblem(null)
     if (!wanted) return setInput(null)
@@ -37,7 +37,7 @@ export function ForkForm({ job, isOwn, start, close }) {
     } catch (error) {
       if (!isChanged.current) return
       isChanged.current = false
-      want(false)
+      setWanted(false)
       setProblem(error)
     }
   }
