@@ -481,3 +481,29 @@ async def test_copying_the_input_of_another_user_is_asked_first(dashboard):
     assert not await dashboard.tab.evaluate("window.copied")
     await dashboard.click("Copy as curl", "dialog button")
     await dashboard.tab.until("window.copied?.includes('rail')")
+
+
+async def test_an_input_that_is_no_longer_wanted_does_not_come_back(dashboard):
+    """*Before: it came back when it was read, and was sent with the fork.*"""
+    job = await submit(dashboard, "ui.steps", {"title": "coot", "reader": "Eve"})
+    await dashboard.log_in(tenant="owls")
+    await dashboard.visit(f"jobs/{job}")
+    await dashboard.click("Fork", ".head button")
+    gate = asyncio.Event()
+
+    async def late(route):
+        await gate.wait()
+        await route.continue_()
+
+    await dashboard.tab.page.route("**/input", late)
+    box = dashboard.tab.page.locator("dialog [type=checkbox]")
+    await box.check()
+    await box.uncheck()
+    async with dashboard.tab.page.expect_response("**/input"):
+        gate.set()
+    await dashboard.tab.evaluate("new Promise(done => requestAnimationFrame(done))")
+    await dashboard.tab.page.unroute("**/input")
+    assert not await dashboard.tab.evaluate("document.querySelector('dialog textarea')")
+    assert not await box.is_checked()
+    await box.check()
+    await dashboard.tab.until("document.querySelector('dialog textarea')")
