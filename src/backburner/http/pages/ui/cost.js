@@ -40,15 +40,18 @@ export function curve(account, history, at) {
   return drawn
 }
 
-/** Return the use per millisecond: of the last quarter of the window, if there is a history. */
+/**
+ * Return the use per millisecond: since the first sample, at most in the last quarter of
+ * the window. Without samples, or with none but new ones, it is the average of the window:
+ * what a first sample counts may have been used long before.
+ */
 function rateOf({ settled, window_start, window_end }, history, at) {
   const start = Date.parse(window_start)
-  const samples = history?.points.slice(0, -1) ?? []
-  if (!samples.length) return at > start ? Number(settled) / (at - start) : 0
-  const step = history.every_seconds * 1000
-  const from = Math.max(at - RECENT * (Date.parse(window_end) - start), Date.parse(samples[0].at) - step, start)
-  const then = samples.filter(one => Date.parse(one.at) <= from).at(-1)
-  return Math.max(0, Number(settled) - Number(then?.settled ?? 0)) / Math.max(at - from, step)
+  const samples = history?.points.slice(0, -1).map(one => ({ settled: Number(one.settled), at: Date.parse(one.at) })) ?? []
+  if (!samples.length || at - samples[0].at < 2000 * history.every_seconds) return at > start ? Number(settled) / (at - start) : 0
+  const from = Math.max(at - RECENT * (Date.parse(window_end) - start), samples[0].at)
+  const then = samples.filter(one => one.at <= from).at(-1)
+  return Math.max(0, Number(settled) - then.settled) / (at - from)
 }
 
 /** Say when a budget is used up at the current rate: `{state, at, rate}`. */
