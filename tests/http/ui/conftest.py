@@ -20,7 +20,7 @@ from backburner.engine.access.keys import Actor, NewKey
 from backburner.settings import Settings
 from tests.apps.documents.browser.contrast import TOO_FAINT
 from tests.browser import a_tab
-from tests.http.conftest import PEPPER, a_server
+from tests.http.conftest import AT_ONCE, PEPPER, a_server
 
 AXE = Path("tools/axe/node_modules/axe-core/axe.min.js")
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
@@ -83,10 +83,7 @@ class Dashboard:
         """
         key_id, text = key or await self.key(role, **more)
         await self.enter(text)
-        if streams:
-            await self.shows("Live", ".connection")
-        else:
-            await self.tab.until("document.querySelector('.who')")
+        await self.shows("Live" if streams else "Every 15 s", ".connection")
         return key_id
 
     async def enter(self, key):
@@ -97,10 +94,19 @@ class Dashboard:
             "Storage.clearDataForOrigin", origin=self.server.url, storageTypes="all"
         )
         await self.tab.send("Page.navigate", url=f"{self.server.url}/ui/")
+        await self.type_key(key)
+
+    async def type_key(self, key):
+        """Send a key by the login form that is open."""
         await self.tab.until("document.getElementById('key')")
         await self.tab.click("#key")
         await self.tab.type(key)
         await self.tab.press("Enter")
+
+    def forget_errors(self):
+        """Forget what was reported, as by the browser for a status that was wanted."""
+        self.tab.messages.clear()
+        self.tab.errors.clear()
 
     async def submit(self, path, body, role="tenant-administrator", **more):
         """Send something to the API with a key of its own; return the answer."""
@@ -213,6 +219,21 @@ async def dear(ctx, value: dict[str, Any]) -> str:
     return "done"
 
 
+resumed = {"is_seen": asyncio.Event()}
+"""Set when the text of `ui.resumed` was seen."""
+
+
+@capability("ui.resumed", queue="demo", retry=AT_ONCE)
+async def resume(ctx, _value: dict[str, Any]) -> str:
+    """Fail after the first words, repeat them, and go on."""
+    await ctx.emit("Hello ")
+    if ctx.job.attempt == 1:
+        raise TransientError("The worker is lost.")
+    await ctx.emit("world")
+    await resumed["is_seen"].wait()
+    return ctx.text
+
+
 broken = {"cause": True}
 """Whether `ui.flaky` fails."""
 
@@ -279,7 +300,17 @@ async def a_dashboard(store, more=(), **limits):
             limits={"cookie_secure": False, **limits},
             webhooks={"webhook_secret": "a secret that only these tests have"},
             examine=lambda: examine(examined, lambda: [demo]),
-            capabilities=[hostile, large, flaky, dear, ask, steps, words, *more],
+            capabilities=[
+                hostile,
+                large,
+                flaky,
+                dear,
+                ask,
+                steps,
+                words,
+                resume,
+                *more,
+            ],
         ) as server,
         a_tab() as tab,
     ):

@@ -1,12 +1,12 @@
 // What all views share: the API, the session, the address, the live stream, times.
 import { h, render, Fragment } from './vendor/preact.js'
-import { useEffect, useLayoutEffect, useRef, useState } from './vendor/hooks.js'
+import { useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from './vendor/hooks.js'
 import { signal, computed, effect, batch, useSignal, useComputed } from './vendor/signals.js'
 import htm from './vendor/htm.js'
 
 export const html = htm.bind(h)
 export {
-  render, Fragment, useEffect, useRef, useState,
+  render, Fragment, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState,
   signal, computed, effect, batch, useSignal, useComputed,
 }
 
@@ -91,7 +91,11 @@ export async function api(path, { method = 'GET', body, json, headers = {}, sign
     throw new Problem(0, { detail: 'The server cannot be reached. Check your connection.', code: 'OFFLINE' })
   }
   if (response.status === 204) return null
-  const answer = await response.json().catch(() => null)
+  const answer = await response.json().catch(error => {
+    if (error.name === 'AbortError') throw error
+    if (response.ok) throw new Problem(0, { detail: 'The response of the server is incomplete. Try again.', code: 'OFFLINE' })
+    return null
+  })
   if (response.ok) return answer
   // Another tab has logged in meanwhile.
   if (response.status === 403 && answer?.code === 'CSRF_REFUSED') restart()
@@ -224,7 +228,7 @@ addEventListener('click', event => {
 
 // --- The live stream: one per tab ----------------------------------------------------
 
-/** `connecting`, `live`, `lost` (reconnecting) or `paused` (the tab is hidden). */
+/** `connecting`, `live`, `lost` (reconnecting), `paused` (the tab is hidden) or `polling`. */
 export const connection = signal('connecting')
 /** When something was received last, while the connection is lost. */
 export const lostAt = signal(null)
@@ -234,7 +238,9 @@ const listeners = new Set()
 let stream = null
 let cursor = null
 let heardAt = 0
-let delay = 500
+let delay = SHORTEST
+// Whether something may have happened, while the tab was hidden, that no view has read.
+let isBehind = false
 // Who heard nothing for longer goes on with new events: views read again what is now.
 const LONG = 60_000
 
@@ -251,13 +257,33 @@ export function useEvents(listen) {
 
 function openStream() {
   closeStream()
-  if (!me.value || document.hidden) return
-  follow((stream = new AbortController()))
+  if (!me.value) return
+  if (document.hidden) {
+    connection.value = 'paused'
+    isBehind = true
+  } else if (me.value.streams === false) poll()
+  else follow((stream = new AbortController()))
+}
+
+/** Read again from time to time: this key may not open the stream. */
+function poll() {
+  connection.value = 'polling'
+  if (isBehind) readAgain()
+  isBehind = false
+  const mine = (stream = new AbortController())
+  const timer = setInterval(readAgain, POLL)
+  mine.signal.addEventListener('abort', () => clearInterval(timer))
 }
 
 function closeStream() {
   stream?.abort()
   stream = null
+const SHORTEST = 500
+const LONGEST = 10_000
+// A connection that lasts is good: the next loss is not one of a series.
+const LASTING = 20_000
+// Who may not open the stream reads again so often.
+const POLL = 15_000
 }
 
 function forgetStream() {
@@ -276,6 +302,9 @@ async function follow(mine) {
     silence = setTimeout(() => mine.abort(), 40_000)
   }
   try {
+// A server that ends streams at once must not be asked for everything each time.
+const readAgain = throttled(() => void reconnected.value++, 5000)
+
     if (connection.value !== 'lost') connection.value = 'connecting'
     const isFirst = cursor === null
     if (Date.now() - heardAt > LONG) cursor = null
@@ -284,18 +313,24 @@ async function follow(mine) {
     if (response.status === 401) return
     if (!response.ok) throw new Error(String(response.status))
     isAlive()
-    const wasLost = connection.value === 'lost' || !isFirst
+    openedAt = Date.now()
+    const wasLost = connection.value === 'lost' || !isFirst || isBehind
+    isBehind = false
     batch(() => {
       connection.value = 'live'
       lostAt.value = null
     })
-    delay = 500
-    if (wasLost) reconnected.value++
+  readAgain.stop()
+    if (wasLost) readAgain()
+  delay = SHORTEST
+  isBehind = false
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+  connection.value = 'connecting'
     let rest = ''
     for (;;) {
       const { value, done } = await reader.read()
       if (done) break
+  let openedAt = Infinity
       isAlive()
       rest += value
       const blocks = rest.split('\n\n')
@@ -309,8 +344,9 @@ async function follow(mine) {
       connection.value = 'lost'
       lostAt.value ??= heardAt || Date.now()
     })
+    if (response.status === 403 && stream === mine) return poll()
     setTimeout(() => stream === mine && openStream(), delay)
-    delay = Math.min(delay * 2, 10_000)
+    delay = Math.min(delay * 2, LONGEST)
     // A stream that ends because its key was revoked only looks like a lost connection.
     api('/v1/me').catch(() => {})
   } finally {
@@ -329,29 +365,40 @@ function take(block) {
   for (const listen of listeners) listen(event)
 }
 
-document.addEventListener('visibilitychange', () => {
-  if (!me.value) return
-  if (document.hidden) {
-    closeStream()
-    connection.value = 'paused'
-  } else openStream()
-})
+document.addEventListener('visibilitychange', openStream)
+    if (Date.now() - openedAt > LASTING) delay = SHORTEST
 
-/** Return a function that calls `work` soon, and at most once per `wait` ms. */
+/**
+ * Return a function that calls `work` soon, and at most once per `wait` ms.
+ *
+ * It waits for a promise of `work`: what is asked for meanwhile is done once, after it.
+ */
 export function throttled(work, wait) {
   let timer = null
   let last = -Infinity
   const call = () => {
-    if (timer !== null || document.hidden) return
-    timer = setTimeout(() => {
-      timer = null
-      last = performance.now()
-      work()
-    }, Math.max(0, last + wait - performance.now()))
+    if (document.hidden) return
+    if (running) isAsked = true
+    else timer ??= setTimeout(run, Math.max(0, last + wait - performance.now()))
+  }
+  const run = async () => {
+    timer = null
+    const mine = (running = {})
+    try {
+      await work()
+    } finally {
+      if (running === mine) {
+        running = null
+        last = performance.now()
+        if (isAsked) call()
+        isAsked = false
+      }
+    }
   }
   call.stop = () => {
     clearTimeout(timer)
-    timer = null
+    timer = running = null
+    isAsked = false
   }
   return call
 }
@@ -368,25 +415,41 @@ export function useApi(path, { live = 0, when } = {}) {
   const [state, set] = useState({ path: null, data: null, error: null })
   const current = useRef(path)
   current.current = path
+  let running = null
+  let isAsked = false
   const read = useRef(null)
   const reload = useRef(null)
-  const asked = useRef(0)
+  const order = useRef(null)
+  order.current ??= inOrder()
   const heard = useRef(-Infinity)
   read.current ??= async age => {
     const wanted = current.current
     if (!wanted) return
     const begun = performance.now()
-    // Answers may overtake each other: only that of the latest request counts.
-    const mine = ++asked.current
-    const isLatest = () => current.current === wanted && asked.current === mine
+    const isNext = order.current()
     try {
       const data = await api(wanted, { age })
-      if (!isLatest()) return
+      if (current.current !== wanted || !isNext()) return
       set({ path: wanted, data, error: null })
       // The answer may be older than what has happened: it is read once more.
       if (age && heard.current > begun - age * 1000) soon.current()
+/**
+ * Keep answers in order, as they may overtake each other: call it when asking.
+ *
+ * It returns a function that says whether the answer is newer than those before it. An
+ * answer counts although a later one is on its way, which may take long.
+ */
+export function inOrder() {
+  let asked = 0
+  let shown = 0
+  return () => {
+    const mine = ++asked
+    return () => mine > shown && Boolean((shown = mine))
+  }
+}
+
     } catch (error) {
-      if (isLatest()) set(was => ({ path: wanted, data: was.path === wanted ? was.data : null, error }))
+      if (current.current === wanted && isNext()) set(was => ({ path: wanted, data: was.path === wanted ? was.data : null, error }))
     }
   }
   const soon = useRef(null)
@@ -449,7 +512,9 @@ export function money(usd) {
   if (usd === null || usd === undefined) return '–'
   const value = Number(usd)
   if (value === 0) return '$0'
-  return value < 0.01 ? `$${value.toPrecision(2)}` : `$${value.toFixed(value < 1 ? 3 : 2)}`
+  const digits = value < 1 ? 3 : 2
+  const form = value < 0.01 ? { minimumSignificantDigits: 2, maximumSignificantDigits: 2 } : { minimumFractionDigits: digits, maximumFractionDigits: digits }
+  return `$${value.toLocaleString('en-GB', form)}`
 }
 
 /** Keep a text within bounds, and without characters that change how others are read. */

@@ -16,7 +16,7 @@ const seenOf = group => (isWhole(group) ? undefined : `At least: ${number(group.
 
 export function Incidents() {
   // What is new waits behind a button: no other cause may come under the pointer.
-  const list = useList('/v1/dead-letters?limit=100&impact=true', { live: 3000, when: isFailure, idOf })
+  const list = useList('/v1/dead-letters?limit=100&impact=true', { live: 3000, when: isFailure, idOf, timeOf: group => group.last_at })
   const retry = async group => {
     const title = `Retry ${number(group.count)} ${group.count === 1 ? 'job' : 'jobs'} in stages?`
     const cause = `${group.code} of ${group.capability}${group.message ? `: “${inline(group.message, 160)}”` : ''}.`

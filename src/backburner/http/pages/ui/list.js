@@ -1,50 +1,80 @@
 // Lists that change while somebody looks at them, and rows that keys move through.
-import { api, number, reconnected, throttled, useEffect, useEvents, useKeys, useRef, useState, html } from './core.js'
+import { AGE, api, inOrder, number, reconnected, throttled, useEffect, useEvents, useKeys, useRef, useState, html } from './core.js'
 
 const PAGE = 50
 
+/** Merge a page into the rows that are shown: each stays in its place. */
+function merged(rows, page, idOf, timeOf) {
+  const found = new Map(page.items.map(row => [idOf(row), row]))
+  const shown = new Set(rows.map(idOf))
+  const isPart = Boolean(page.next_cursor || page.more)
+  // Of a part, the newest first, only what is newer than its last row can be missed.
+  const last = page.items.at(-1)
+  const end = last && timeOf(last)
+  const isGone = row => !isPart || timeOf(row) > end
+  // Rows that come up from behind, because others left, are not new.
+  const oldest = rows.map(timeOf).reduce((one, other) => (other < one ? other : one))
+  const others = page.items.filter(row => !shown.has(idOf(row)))
+  const fresh = others.filter(row => !isPart || !(timeOf(row) <= oldest)).length
+  return {
+    rows: rows.map(row => found.get(idOf(row)) ?? (isGone(row) ? { ...row, isGone: true } : row)),
+    fresh,
+    behind: others.length - fresh,
+  }
+}
+
 /**
- * Read a list and keep it: `{rows, next, fresh, error, isRead, show, reload}`.
+ * Read a list and keep it: `{rows, next, fresh, behind, error, isRead, show, reload}`.
  *
- * Rows that are shown change in place; new ones are only counted (`fresh`) until `show()`,
- * so that nothing moves under the pointer. A row that the list has no more is `isGone`.
+ * Rows that are shown change in place; others are only counted until `show()`, so that
+ * nothing moves under the pointer: new ones (`fresh`), and those that come up from behind.
+ * A row that the list has no more is `isGone`. The list has the latest `timeOf` first.
  */
-export function useList(path, { live = 2000, when = () => true, idOf = row => row.id, read = api }) {
-  const [list, set] = useState({ path: null, rows: [], next: null, fresh: 0, error: null })
+export function useList(path, { live = 2000, when = () => true, idOf = row => row.id, timeOf = row => row.created_at, read = api }) {
+  const [list, set] = useState({ path: null, rows: [], next: null, fresh: 0, behind: 0, error: null })
   const current = useRef(path)
   current.current = path
+  const order = useRef(null)
+  order.current ??= inOrder()
+  const heard = useRef(-Infinity)
   const load = useRef(null)
-  load.current ??= async ({ replace = false } = {}) => {
+  load.current ??= async ({ replace = false, age = 0 } = {}) => {
     const wanted = current.current
+    const begun = performance.now()
+    const isNext = order.current()
     try {
-      const page = await read(wanted)
-      if (wanted !== current.current) return
+      const page = await read(wanted, { age })
+      if (wanted !== current.current || !isNext()) return
       set(was => {
-        const next = { path: wanted, next: page.next_cursor, fresh: 0, error: null }
+        const next = { path: wanted, next: page.next_cursor, fresh: 0, behind: 0, error: null }
         if (replace || was.path !== wanted || !was.rows.length) return { ...next, rows: page.items }
-        const found = new Map(page.items.map(row => [idOf(row), row]))
-        const shown = new Set(was.rows.map(idOf))
-        // What is not on the page may be behind it; only of a whole list it is known.
-        const missing = row => (page.next_cursor ? row : { ...row, isGone: true })
-        return { ...next, rows: was.rows.map(row => found.get(idOf(row)) ?? missing(row)), fresh: page.items.filter(row => !shown.has(idOf(row))).length }
+        return { ...next, ...merged(was.rows, page, idOf, timeOf) }
       })
+      // The answer may be older than what has happened: it is read once more.
+      if (age && heard.current > begun - age * 1000) soon.current()
     } catch (error) {
-      if (wanted === current.current) set(was => ({ ...was, path: wanted, rows: was.path === wanted ? was.rows : [], error }))
+      if (wanted === current.current && isNext()) set(was => ({ ...was, path: wanted, rows: was.path === wanted ? was.rows : [], error }))
     }
   }
   const soon = useRef(null)
-  soon.current ??= throttled(() => load.current(), live)
+  soon.current ??= throttled(() => load.current({ age: live > AGE * 1000 ? AGE : 0 }), live)
   useEffect(() => {
     load.current()
     return () => soon.current.stop()
   }, [path, reconnected.value])
-  useEvents(event => when(event) && soon.current())
-  return { ...list, isRead: list.path === path, reload: load.current, show: () => load.current({ replace: true }) }
+  useEvents(event => {
+    if (!when(event)) return
+    heard.current = performance.now()
+    soon.current()
+  })
+  return { ...list, isRead: list.path === path, reload: () => load.current(), show: () => load.current({ replace: true }) }
 }
+
+const many = count => (count >= PAGE ? `${PAGE} or more` : number(count))
 
 /** Show what is new; it stands in a line that is there anyway, so that nothing moves. */
 export const Fresh = ({ list }) =>
-  list.fresh > 0 && html`<button class="fresh" onClick=${list.show}>Show ${list.fresh >= PAGE ? `${PAGE} or more` : number(list.fresh)} new</button>`
+  (list.fresh > 0 || list.behind > 0) && html`<button class="fresh" onClick=${list.show}>Show ${list.fresh ? `${many(list.fresh)} new` : `${many(list.behind)} more`}</button>`
 
 /**
  * Move through rows by j and k, and open one by Enter; returns which one is current.

@@ -52,7 +52,7 @@ function Question({ question, isCurrent }) {
 
 export function Questions() {
   const { cursor } = route.value.query
-  const list = useList(`/v1/questions${address('', { limit: ROWS, cursor }).slice(4)}`, { live: 1500, when: isAbout, idOf })
+  const list = useList(`/v1/questions${address('', { limit: ROWS, cursor }).slice(4)}`, { live: 1500, when: isAbout, idOf, timeOf: question => question.asked_at })
   const current = useRows(list.rows, question => go(`/ui/jobs/${question.job_id}`), 'question', idOf)
   const open = list.rows.filter(question => !question.isGone).length
   return html`<${Head} title="Questions"><span class="faint">${list.isRead ? `${number(open)}${list.next ? '+' : ''} open` : ''}</span><${Fresh} list=${list} /></${Head}>
