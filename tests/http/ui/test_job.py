@@ -213,49 +213,12 @@ async def test_who_may_not_submit_is_offered_no_fork(dashboard):
     assert not await dashboard.tab.evaluate("document.querySelector('dialog')")
 
 
-async def test_input_and_output_are_not_taken_for_each_other(dashboard):
-    """*Before: the input stood under the output until that had arrived.*"""
-    job = await submit(dashboard, "ui.steps", {"title": "owls", "reader": "plover"})
-    await dashboard.log_in(tenant="owls")
-    asked, may_go = asyncio.Event(), asyncio.Event()
-
-    async def hold(route):
-        asked.set()
-        await may_go.wait()
-        await route.continue_()
-
-    await dashboard.tab.page.route("**/result", hold)
-    await dashboard.visit(f"jobs/{job}?tab=Input")
-    await dashboard.shows('"reader": "plover"', "#panel")
-    await dashboard.click("Output", "[role=tab]")
-    await asked.wait()
-    assert "plover" not in await dashboard.tab.evaluate(PANEL)
-    await dashboard.click("Input", "[role=tab]")
-    await dashboard.shows('"reader": "plover"', "#panel")
-    may_go.set()
-    await dashboard.click("Output", "[role=tab]")
-    await dashboard.shows("for plover", "#panel")
-    await dashboard.tab.page.unroute("**/result")
-
-
 async def test_numbers_are_shown_as_they_are(dashboard):
     """*Before: large ones lost their last digits.*"""
     job = await submit(dashboard, "demo.echo", {"id": 12345678901234567890})
     await dashboard.log_in(tenant="owls")
     await dashboard.visit(f"jobs/{job}?tab=Input")
     await dashboard.shows("12345678901234567890", "#panel")
-
-
-async def test_an_output_of_others_is_hidden_although_the_input_was_shown(dashboard):
-    """*Before: the output was shown with the input.*"""
-    job = await submit(dashboard, "demo.echo", {"a": "plover"}, Owner("owls", "bob"))
-    await dashboard.log_in("tenant-operator", tenant="owls")
-    await dashboard.visit(f"jobs/{job}?tab=Input")
-    await dashboard.click("Show the input")
-    await dashboard.shows("plover", "#panel")
-    await dashboard.click("Output", "[role=tab]")
-    await dashboard.shows("This output belongs to another user", "#panel")
-    assert "plover" not in await dashboard.tab.evaluate(PANEL)
 
 
 async def test_what_belongs_to_others_is_hidden_until_asked_for(dashboard):
@@ -271,8 +234,8 @@ async def test_what_belongs_to_others_is_hidden_until_asked_for(dashboard):
     await dashboard.log_in("user", tenant="owls", user="cat")
     await dashboard.visit(f"jobs/{job}")
     await dashboard.shows("There is no such job")
-    dashboard.tab.messages.clear()  # the browser reports the 404
-    dashboard.tab.errors.clear()
+    await dashboard.tab.open("about:blank")  # what was not answered yet is given up
+    dashboard.forget_errors()  # the browser reports the 404
 
 
 def in_an_hour(dashboard, owner):

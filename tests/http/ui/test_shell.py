@@ -78,6 +78,34 @@ async def test_keys_and_theme_do_what_the_help_says(dashboard):
     await dashboard.tab.evaluate("localStorage.clear()")
 
 
+async def test_what_is_typed_after_a_slash_is_a_filter(dashboard):
+    """*Before: from a view without a box the letters were commands.*"""
+    await dashboard.log_in()
+    await dashboard.visit("overview")
+    await dashboard.shows("Live", ".connection")
+    await dashboard.tab.press("/")
+    await dashboard.tab.until("document.title.startsWith('Jobs')")
+    for key in "jkx":
+        await dashboard.tab.press(key)
+    value = "document.getElementById('query').value"
+    assert "jkx" == await dashboard.tab.evaluate(value)
+
+
+async def test_nothing_moves_in_the_navigation(dashboard):
+    """*Before: the title of the open view was wider than it is otherwise.*"""
+    await dashboard.log_in()
+    places = (
+        "[...document.querySelectorAll('nav a')]"
+        ".map(one => [one.offsetLeft, one.offsetWidth])"
+    )
+    seen = []
+    for name in ("Overview", "Questions", "Playground"):
+        await dashboard.click(name, "nav a")
+        await dashboard.tab.until(f"document.title.startsWith('{name}')")
+        seen.append(await dashboard.tab.evaluate(places))
+    assert seen == 3 * seen[:1]
+
+
 async def test_a_lost_stream_is_said_and_opened_again(dashboard):
     await dashboard.log_in()
     streams = dashboard.server.app.state.server_state.streams

@@ -1,5 +1,5 @@
 // Inputs and outputs: never more than is asked for.
-import { html, number, request, useEffect, useRef, useState } from './core.js'
+import { html, number, request, useEffect, useState } from './core.js'
 import { Copy, Failure, pretty, Text } from './parts.js'
 
 const CONTENT_MOST = 2_000_000
@@ -34,30 +34,18 @@ export function indented(text) {
   }
 }
 
-export function Content({ path, label, name, hidden }) {
-  // What was opened is this content only: another path is hidden, and read, by itself.
-  const [opened, open] = useState(hidden ? null : path)
+export function Content({ path, label, name }) {
   const [state, set] = useState({})
   const [tries, retry] = useState(0)
-  const frame = useRef(null)
-  const isOpen = !hidden || opened === path
   useEffect(() => {
-    if (!isOpen) return
     let isOver = false
     const show = found => isOver || set({ ...found, path })
     readSome(path).then(show, error => show({ error }))
     return () => (isOver = true)
-  }, [path, isOpen, tries])
-  useEffect(() => {
-    // The button that had the focus is gone.
-    if (hidden && isOpen) frame.current?.focus()
-  }, [isOpen])
-  if (!isOpen) return html`<p class="faint">This ${label} belongs to another user. <button onClick=${() => open(path)}>Show the ${label}</button></p>`
-  return html`<div ref=${frame} tabindex="-1">${
-    state.path !== path ? html`<p class="faint">Loading…</p>`
-      : state.error ? html`<${Failure} error=${state.error} retry=${() => retry(tries + 1)} />`
-        : html`<${Shown} key=${path} state=${state} path=${path} label=${label} name=${name} />`
-  }</div>`
+  }, [path, tries])
+  if (state.path !== path) return html`<p class="faint">Loading…</p>`
+  return state.error ? html`<${Failure} error=${state.error} retry=${() => retry(tries + 1)} />`
+    : html`<${Shown} key=${path} state=${state} path=${path} label=${label} name=${name} />`
 }
 
 function Shown({ state, path, label, name }) {

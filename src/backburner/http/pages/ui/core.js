@@ -20,7 +20,12 @@ export const me = signal(undefined)
 export const loginNotice = signal('')
 export const may = scope => Boolean(me.value?.scopes.includes(scope))
 
+/** Whether the login of this browser was refused: it is there, and can be ended. */
+export const isRefused = signal(false)
+
 let csrf = ''
+// Counts logins: what was asked with a former one changes nothing.
+let session = 0
 
 /** In which tenant a platform operator acts; empty: that of the key. Kept in this tab. */
 export const tenant = signal(stored(() => sessionStorage.getItem(TENANT)) ?? '')
@@ -57,8 +62,9 @@ export const AGE = 1
 /** Fetch something of this server; an answer that the login is over ends the session. */
 export async function request(path, options = {}) {
   const whose = tenant.value && path.startsWith('/') ? { 'X-Tenant-Id': tenant.value } : {}
+  const asked = session
   const response = await fetch(path, { ...options, headers: { ...options.headers, ...whose } })
-  if (response.status === 401 && me.value) endSession('Your session has ended. Log in again.')
+  if (response.status === 401 && me.value && asked === session) endSession('Your session has ended. Log in again.')
   return response
 }
 
@@ -97,35 +103,48 @@ export async function api(path, { method = 'GET', body, json, headers = {}, sign
     return null
   })
   if (response.ok) return answer
-  // Another tab has logged in meanwhile.
-  if (response.status === 403 && answer?.code === 'CSRF_REFUSED') restart()
+  if (response.status === 403 && answer?.code === 'CSRF_REFUSED') anew()
   throw new Problem(response.status, answer)
 }
 
 /** Forget everything of the session that ended: no view keeps what it has read. */
 export function endSession(notice) {
-  csrf = ''
   remember(false)
   leaveTenant()
+  forget(null, notice)
+}
+
+function forget(who, notice = '', refused = false) {
+  session++
+  csrf = ''
   forgetStream()
   batch(() => {
-    me.value = null
+    me.value = who
     toast.value = null
     loginNotice.value = notice
+    isRefused.value = refused
   })
 }
 
 /** Forget everything that was read, and begin anew with the login that is there now. */
 function restart() {
-  csrf = ''
-  forgetStream()
-  me.value = undefined
+  forget(undefined)
   start()
+}
+
+/** Another tab has logged in or out: maybe somebody else. */
+function anew() {
+  leaveTenant()
+  restart()
 }
 
 // Other tabs have the same cookie: they must not act with what they know of the former one.
 const others = new BroadcastChannel('backburner-session')
-others.onmessage = restart
+others.onmessage = ({ data }) => {
+  // What another tab has stored may be seen later than its message.
+  remember(data === 'in')
+  anew()
+}
 
 // Whether this browser has logged in before: without it, nobody is asked in vain.
 const LOGIN = 'backburner-login'
@@ -146,49 +165,60 @@ function hasLoggedIn() {
 
 /** Learn who is logged in; in development there is no login. */
 export async function start() {
-  if (!hasLoggedIn()) {
-    me.value = null
-    return
-  }
+  if (!hasLoggedIn()) return endSession('')
+  const mine = ++session
+  const isOver = () => mine !== session
   try {
     const found = await api('/v1/me')
-    if (found.needs_login) csrf = (await api('/v1/session')).csrf_token
-    batch(() => {
-      loginNotice.value = ''
-      me.value = found
-    })
-    openStream()
+    const token = found.needs_login ? (await api('/v1/session')).csrf_token : ''
+    if (!isOver()) enter(found, token)
   } catch (problem) {
+    if (isOver()) return
     if (problem.status === 401) return endSession('')
-    if (problem.status === 403 && tenant.value) {
-      leaveTenant()
-      return start()
-    }
+    if (tenant.value && [403, 422].includes(problem.status)) return anew()
+    if (problem.status >= 400 && problem.status < 500 && problem.status !== 429) return forget(null, problem.message, true)
     loginNotice.value = `${problem.message} Trying again…`
-    setTimeout(start, 2000)
+    setTimeout(() => isOver() || start(), 2000)
   }
 }
 
-export async function logIn(key) {
-  const session = await api('/v1/session', { method: 'POST', body: { key } })
-  csrf = session.csrf_token
-  remember(true)
-  const found = await api('/v1/me')
+function enter(found, token) {
+  csrf = token
   batch(() => {
     loginNotice.value = ''
+    isRefused.value = false
     me.value = found
   })
   openStream()
-  others.postMessage('in')
 }
 
+export async function logIn(key) {
+  leaveTenant()
+  const mine = ++session
+  const token = (await api('/v1/session', { method: 'POST', body: { key } })).csrf_token
+  try {
+    const found = await api('/v1/me')
+    remember(true)
+    if (mine === session) enter(found, token)
+  } catch (problem) {
+    csrf = token
+    await api('/v1/session', { method: 'DELETE' }).catch(() => {})
+    throw problem
+  } finally {
+    others.postMessage('in')
+  }
+}
+
+/** Log out, if the server can be told: without it the login would go on. */
 export async function logOut() {
   try {
+    csrf ||= (await api('/v1/session')).csrf_token
     await api('/v1/session', { method: 'DELETE' })
-  } finally {
-    endSession('')
-    others.postMessage('out')
+  } catch (problem) {
+    if (problem.status !== 401) return say(`You are still logged in. ${problem.message}`, 'error')
   }
+  endSession('')
+  others.postMessage('out')
 }
 
 // --- The address ---------------------------------------------------------------------
@@ -235,6 +265,10 @@ export const lostAt = signal(null)
 /** Raised after every reconnect: views read again what they may have missed. */
 export const reconnected = signal(0)
 const listeners = new Set()
+const SHORTEST = 500
+const LONGEST = 10_000
+const LASTING = 20_000
+const POLL = 15_000
 let stream = null
 let cursor = null
 let heardAt = 0
@@ -254,6 +288,9 @@ export function useEvents(listen) {
     return () => listeners.delete(call)
   }, [])
 }
+
+// A server that ends streams at once must not be asked for everything each time.
+const readAgain = throttled(() => void reconnected.value++, 5000)
 
 function openStream() {
   closeStream()
@@ -278,23 +315,22 @@ function poll() {
 function closeStream() {
   stream?.abort()
   stream = null
-const SHORTEST = 500
-const LONGEST = 10_000
-// A connection that lasts is good: the next loss is not one of a series.
-const LASTING = 20_000
-// Who may not open the stream reads again so often.
-const POLL = 15_000
 }
 
 function forgetStream() {
   closeStream()
+  readAgain.stop()
   cursor = null
   heardAt = 0
+  delay = SHORTEST
+  isBehind = false
   lostAt.value = null
+  connection.value = 'connecting'
 }
 
 async function follow(mine) {
   let silence
+  let openedAt = Infinity
   const isAlive = () => {
     heardAt = Date.now()
     clearTimeout(silence)
@@ -302,15 +338,13 @@ async function follow(mine) {
     silence = setTimeout(() => mine.abort(), 40_000)
   }
   try {
-// A server that ends streams at once must not be asked for everything each time.
-const readAgain = throttled(() => void reconnected.value++, 5000)
-
     if (connection.value !== 'lost') connection.value = 'connecting'
     const isFirst = cursor === null
     if (Date.now() - heardAt > LONG) cursor = null
     const headers = cursor === null ? {} : { 'Last-Event-ID': cursor }
     const response = await request('/v1/events', { headers, signal: mine.signal })
     if (response.status === 401) return
+    if (response.status === 403 && stream === mine) return poll()
     if (!response.ok) throw new Error(String(response.status))
     isAlive()
     openedAt = Date.now()
@@ -320,17 +354,12 @@ const readAgain = throttled(() => void reconnected.value++, 5000)
       connection.value = 'live'
       lostAt.value = null
     })
-  readAgain.stop()
     if (wasLost) readAgain()
-  delay = SHORTEST
-  isBehind = false
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
-  connection.value = 'connecting'
     let rest = ''
     for (;;) {
       const { value, done } = await reader.read()
       if (done) break
-  let openedAt = Infinity
       isAlive()
       rest += value
       const blocks = rest.split('\n\n')
@@ -344,7 +373,7 @@ const readAgain = throttled(() => void reconnected.value++, 5000)
       connection.value = 'lost'
       lostAt.value ??= heardAt || Date.now()
     })
-    if (response.status === 403 && stream === mine) return poll()
+    if (Date.now() - openedAt > LASTING) delay = SHORTEST
     setTimeout(() => stream === mine && openStream(), delay)
     delay = Math.min(delay * 2, LONGEST)
     // A stream that ends because its key was revoked only looks like a lost connection.
@@ -366,16 +395,13 @@ function take(block) {
 }
 
 document.addEventListener('visibilitychange', openStream)
-    if (Date.now() - openedAt > LASTING) delay = SHORTEST
 
-/**
- * Return a function that calls `work` soon, and at most once per `wait` ms.
- *
- * It waits for a promise of `work`: what is asked for meanwhile is done once, after it.
- */
+/** Return a function that calls `work` soon, once per `wait` ms at most, and not before the last call has ended. */
 export function throttled(work, wait) {
   let timer = null
   let last = -Infinity
+  let running = null
+  let isAsked = false
   const call = () => {
     if (document.hidden) return
     if (running) isAsked = true
@@ -405,6 +431,16 @@ export function throttled(work, wait) {
 
 // --- Reading -------------------------------------------------------------------------
 
+/** Keep answers in order: call it when asking, and what it returns with the answer. It is true unless a newer one was shown. */
+export function inOrder() {
+  let asked = 0
+  let shown = 0
+  return () => {
+    const mine = ++asked
+    return () => mine > shown && Boolean((shown = mine))
+  }
+}
+
 /**
  * Read something of the API and keep it: `{data, error, loading, reload}`.
  *
@@ -415,8 +451,6 @@ export function useApi(path, { live = 0, when } = {}) {
   const [state, set] = useState({ path: null, data: null, error: null })
   const current = useRef(path)
   current.current = path
-  let running = null
-  let isAsked = false
   const read = useRef(null)
   const reload = useRef(null)
   const order = useRef(null)
@@ -433,21 +467,6 @@ export function useApi(path, { live = 0, when } = {}) {
       set({ path: wanted, data, error: null })
       // The answer may be older than what has happened: it is read once more.
       if (age && heard.current > begun - age * 1000) soon.current()
-/**
- * Keep answers in order, as they may overtake each other: call it when asking.
- *
- * It returns a function that says whether the answer is newer than those before it. An
- * answer counts although a later one is on its way, which may take long.
- */
-export function inOrder() {
-  let asked = 0
-  let shown = 0
-  return () => {
-    const mine = ++asked
-    return () => mine > shown && Boolean((shown = mine))
-  }
-}
-
     } catch (error) {
       if (current.current === wanted && isNext()) set(was => ({ path: wanted, data: was.path === wanted ? was.data : null, error }))
     }

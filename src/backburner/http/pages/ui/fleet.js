@@ -135,6 +135,6 @@ export function Fleet() {
   // All at once: a table that arrives later would push those below it down.
   const isRead = [queues, workers, schedules].every(one => one.data || one.error)
   const current = useTables()
-  return html`<${Head} title="Fleet" />${isRead ? html`<${Queues} ...${queues} current=${current} /><${Workers} ...${workers} current=${current} /><${Schedules} ...${schedules} current=${current} /><${Deliveries} current=${current} />${may('webhooks:read') && html`<${Endpoints} current=${current} />`}`
+  return html`<${Head} title="Fleet" />${isRead ? html`<${Queues} ...${queues} current=${current} /><${Workers} ...${workers} current=${current} /><${Schedules} ...${schedules} current=${current} />${may('jobs:read') && html`<${Deliveries} current=${current} />`}${may('webhooks:read') && html`<${Endpoints} current=${current} />`}`
     : html`<p class="faint">Loading…</p>`}`
 }

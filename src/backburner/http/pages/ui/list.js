@@ -26,9 +26,8 @@ function merged(rows, page, idOf, timeOf) {
 /**
  * Read a list and keep it: `{rows, next, fresh, behind, error, isRead, show, reload}`.
  *
- * Rows that are shown change in place; others are only counted until `show()`, so that
- * nothing moves under the pointer: new ones (`fresh`), and those that come up from behind.
- * A row that the list has no more is `isGone`. The list has the latest `timeOf` first.
+ * Rows that are shown change in place; others, new (`fresh`) or from behind, are only
+ * counted until `show()`. What left is `isGone`. The latest `timeOf` comes first.
  */
 export function useList(path, { live = 2000, when = () => true, idOf = row => row.id, timeOf = row => row.created_at, read = api }) {
   const [list, set] = useState({ path: null, rows: [], next: null, fresh: 0, behind: 0, error: null })

@@ -1,10 +1,10 @@
 // The frame around all views: login, navigation, theme, keyboard, connection.
 import {
-  html, render, signal, effect, useEffect, useRef, useState, api, connection, go, keys, logIn, loginNotice, logOut,
-  enterTenant, lostAt, may, me, Problem, route, start, tenant as actingIn, toast, toast as message, useKeys, exact,
+  html, render, signal, effect, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState, bounded, connection, go, isRefused, keys, logIn, loginNotice,
+  logOut, enterTenant, lostAt, may, me, Problem, route, start, tenant as actingIn, toast, useKeys, exact,
 } from './core.js'
-import { Icon, Name, Confirmation } from './parts.js'
-import { Jobs } from './jobs.js'
+import { Failure, Icon, Name, Confirmation } from './parts.js'
+import { Jobs, lastJobs } from './jobs.js'
 import { Job } from './job.js'
 import { Incidents } from './incidents.js'
 import { Fleet } from './fleet.js'
@@ -17,22 +17,24 @@ import { Batches, Flows } from './flows.js'
 import { Lanes } from './lanes.js'
 import { Questions } from './questions.js'
 
+const READ = 'jobs:read'
 const VIEWS = [
-  { path: 'overview', title: 'Overview', icon: 'overview', view: Overview, key: 'o' },
-  { path: 'jobs', title: 'Jobs', icon: 'jobs', view: Jobs, key: 'j' },
-  { path: 'flows', title: 'Flows', icon: 'flows', view: Flows, key: 'w' },
-  { path: 'batches', title: 'Batches', view: Batches, key: 'b', within: 'flows' },
-  { path: 'questions', title: 'Questions', icon: 'waiting', view: Questions, key: 'q' },
+  { path: 'overview', title: 'Overview', icon: 'overview', view: Overview, key: 'o', scope: READ },
+  { path: 'jobs', title: 'Jobs', icon: 'jobs', view: Jobs, key: 'j', scope: READ },
+  { path: 'flows', title: 'Flows', icon: 'flows', view: Flows, key: 'w', scope: READ },
+  { path: 'batches', title: 'Batches', view: Batches, key: 'b', within: 'flows', scope: READ },
+  { path: 'questions', title: 'Questions', icon: 'waiting', view: Questions, key: 'q', scope: [READ, 'questions:answer'] },
   { path: 'incidents', title: 'Incidents', icon: 'incidents', view: Incidents, key: 'i', scope: 'dead-letters:read' },
   { path: 'lanes', title: 'Lanes', icon: 'lanes', view: Lanes, key: 'l', scope: 'queues:read' },
-  { path: 'cost', title: 'Cost', icon: 'cost', view: Cost, key: 'c' },
+  { path: 'cost', title: 'Cost', icon: 'cost', view: Cost, key: 'c', scope: READ },
   { path: 'fleet', title: 'Fleet', icon: 'fleet', view: Fleet, key: 'f', scope: 'queues:read' },
   { path: 'webhooks', title: 'Webhooks', icon: 'flows', view: Webhooks, key: 'h', scope: 'webhooks:read', unless: 'queues:read' },
-  { path: 'playground', title: 'Playground', icon: 'playground', view: Playground, key: 'p', scope: 'jobs:write' },
+  { path: 'playground', title: 'Playground', icon: 'playground', view: Playground, key: 'p', scope: 'jobs:write', needs: READ },
   { path: 'admin', title: 'Admin', icon: 'keys', view: Admin, key: 'a', scope: ['keys:admin', 'audit:read', 'queues:read'] },
 ]
-const allowed = view => (!view.scope || [view.scope].flat().some(may)) && !(view.unless && may(view.unless))
-const HOME = 'overview'
+const allowed = view => [view.scope].flat().some(may) && (!view.needs || may(view.needs)) && !(view.unless && may(view.unless))
+/** The first view that the key may see, if any. */
+const first = () => VIEWS.find(allowed)
 
 // --- Theme ---------------------------------------------------------------------------
 
@@ -70,13 +72,14 @@ function Login() {
     try {
       await logIn(field.current.value)
     } catch (problem) {
-      setError(problem instanceof Problem && problem.status === 401 ? 'This key is not valid. Check it and try again.' : problem.message)
+      setError(problem instanceof Problem && problem.status === 401 ? 'This key is not valid. Check it and try again.' : bounded(problem.message, 500))
       setBusy(false)
     }
   }
   return html`<main class="login"><form class="card" onSubmit=${submit}>
     <h1>Log in to Backburner</h1>
-    ${loginNotice.value && html`<p class="notice" role="status">${loginNotice.value}</p>`}
+    ${loginNotice.value && html`<p class="notice" role="status">${bounded(loginNotice.value, 500)}</p>`}
+    ${isRefused.value && html`<p>This browser is still logged in. <button type="button" onClick=${logOut}>Log out</button></p>`}
     <label for="key">API key</label>
     <input id="key" ref=${field} type="password" autocomplete="off" spellcheck="false" required
       placeholder="bb_live_…" aria-describedby="key-help" />
@@ -94,6 +97,7 @@ const CONNECTION = {
   live: 'Live',
   lost: 'Reconnecting…',
   paused: 'Paused',
+  polling: 'Every 15 s',
 }
 
 const Connection = () => html`<span class=${`connection ${connection.value}`} role="status"
@@ -110,7 +114,7 @@ function Who() {
   return html`<span class="who" title=${me.value.scopes.join(', ')}>
     ${may('tenants:act') ? html`<button class="quiet" title="Act in another tenant" onClick=${() => changing.current.showModal()}><${Name} text=${tenant} most=${24} /></button>
       <dialog ref=${changing} aria-labelledby="tenant-title"><form class="form" onSubmit=${enter}><h2 id="tenant-title">Act in another tenant</h2>
-        <label>Tenant (leave empty for the tenant of your key) <input name="tenant" maxlength="200" autocomplete="off" spellcheck="false" pattern="[ -~]*" placeholder="the tenant of the key" defaultValue=${actingIn.value} /></label>
+        <label>Tenant (leave empty for the tenant of your key) <input name="tenant" maxlength="200" autocomplete="off" spellcheck="false" pattern="[!-~]*" title="Visible ASCII characters without spaces" placeholder="the tenant of the key" defaultValue=${actingIn.value} /></label>
         <div class="actions end"><button type="button" onClick=${() => changing.current.close()}>Close</button><button class="primary">Switch tenant</button></div></form></dialog>`
       : html`<${Name} text=${tenant} most=${24} />`}${seesTenant ? '' : html` / <${Name} text=${user} most=${24} />`}
     <span class="role">${title}</span></span>
@@ -124,11 +128,17 @@ function Nav() {
   // On a narrow screen the list scrolls: the view that is open stays in sight.
   useEffect(() => void list.current.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [here])
   return html`<nav aria-label="Views" ref=${list}><ul>${VIEWS.filter(view => !view.within && allowed(view)).map(view => html`<li>
-    <a href=${`/ui/${view.path}`} aria-current=${(here || HOME) === view.path ? 'page' : undefined}><${Icon} name=${view.icon} />${view.title}</a></li>`)}
+    <a href=${`/ui/${view.path}`} aria-current=${(here || first()?.path) === view.path ? 'page' : undefined}><${Icon} name=${view.icon} />${view.title}</a></li>`)}
   </ul></nav>`
 }
 
 const help = signal(false)
+
+effect(() => {
+  if (me.value) return
+  help.value = false
+  lastJobs.value = '/ui/jobs'
+})
 
 function Help() {
   const dialog = useRef(null)
@@ -144,26 +154,37 @@ function Help() {
 }
 
 function Toast() {
-  const said = message.value
-  return html`<div class="toasts"><div role="status">${said && said.kind !== 'error' && html`<p class="toast">${said.text}
+  const said = toast.value
+  return html`<div class="toasts"><div role="status">${said && said.kind !== 'error' && html`<p class="toast">${bounded(said.text, 500)}
       ${said.link && html` <a href=${said.link[1]}>${said.link[0]}</a>`}</p>`}</div>
-    <div role="alert">${said?.kind === 'error' && html`<p class="toast bad">${said.text}
+    <div role="alert">${said?.kind === 'error' && html`<p class="toast bad">${bounded(said.text, 1000)}
       <button class="quiet" onClick=${() => (toast.value = null)}>Close</button></p>`}</div></div>`
 }
+
+// Whether the view that is opened next gives the focus to its search box.
+let wantsSearch = false
 
 function View() {
   const { path } = route.value
   const main = useRef(null)
-  const name = path[0] || HOME
+  const [error, reset] = useErrorBoundary(console.error)
+  const name = path[0] || first()?.path
   const found = VIEWS.find(view => view.path === name && allowed(view))
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = `${found?.title ?? 'Not found'} · Backburner`
-    main.current?.querySelector('h1')?.focus({ preventScroll: true })
+    const box = wantsSearch && main.current.querySelector('[data-search]')
+    wantsSearch = false
+    const target = box || main.current.querySelector('h1')
+    target?.focus({ preventScroll: true })
   }, [name, path[1]])
+  useEffect(() => {
+    if (error) reset()
+  }, [route.value])
   return html`<main ref=${main} id="main">${
-    name === 'jobs' && path[1] ? html`<${Job} id=${path[1]} key=${path[1]} />`
-      : found ? html`<${found.view} key=${name} rest=${path.slice(1)} />`
-        : html`<h1 tabindex="-1">Page not found</h1><p><a href="/ui/">Go to Overview</a></p>`
+    error ? html`<h1 tabindex="-1">${found?.title ?? 'Error'}</h1><${Failure} error=${{ message: `This page cannot be shown: ${error.message}` }} retry=${reset} />`
+      : name === 'jobs' && path[1] && found ? html`<${Job} id=${path[1]} key=${path[1]} />`
+        : found ? html`<${found.view} key=${name} rest=${path.slice(1)} />`
+          : html`<h1 tabindex="-1">Page not found</h1><p>${first() ? html`<a href="/ui/">Go to ${first().title}</a>` : 'This key has no scope for any page of the dashboard.'}</p>`
   }</main>`
 }
 
@@ -171,8 +192,9 @@ function View() {
 function search() {
   const box = document.querySelector('[data-search]')
   if (box) return box.focus()
+  if (!may(READ)) return
+  wantsSearch = true
   go('/ui/jobs')
-  requestAnimationFrame(() => document.querySelector('[data-search]')?.focus())
 }
 
 /** Says that what is shown may be old; it covers nothing and moves nothing. */
@@ -190,10 +212,13 @@ function Shell() {
     </header><${View} /><${Lost} /><${Help} /><${Confirmation} /><${Toast} />`
 }
 
+const isKeyed = document.documentElement.dataset.login === 'key'
+
 function App() {
   if (me.value === undefined) return html`<header class="top"><span class="brand">Backburner</span></header>
-    ${loginNotice.value && html`<main><p class="notice warn" role="status">${loginNotice.value}</p></main>`}`
-  return me.value ? html`<${Shell} key=${me.value.tenant + me.value.user} />` : html`<${Login} />`
+    ${loginNotice.value && html`<main><div class="notice warn"><p role="status">${bounded(loginNotice.value, 500)}</p>
+      ${isKeyed && html`<button onClick=${logOut}>Log out</button>`}</div></main><${Toast} />`}`
+  return me.value ? html`<${Shell} key=${me.value.tenant + me.value.user} />` : html`<${Login} /><${Toast} />`
 }
 
 const root = document.getElementById('app')

@@ -1,5 +1,5 @@
 // Elements that several views use.
-import { effect, html, me, signal, useApi, useEffect, useRef, useState, api, bounded, say, sayProblem, visible } from './core.js'
+import { effect, html, me, signal, useApi, useEffect, useLayoutEffect, useRef, useState, api, bounded, say, sayProblem, visible } from './core.js'
 
 // --- Icons: drawn here, so that no font is needed --------------------------------------
 
@@ -24,8 +24,6 @@ const PATHS = {
   pause: 'M5.5 3.5v9M10.5 3.5v9',
   retry: 'M13 8a5 5 0 1 1-1.6-3.7M13 2.5V5h-2.5',
   flows: 'M4 4.5a1.5 1.5 0 1 0 0 .1M4 11.5a1.5 1.5 0 1 0 0 .1M12 8a1.5 1.5 0 1 0 0 .1M5.5 4.5L10.5 7.5M5.5 11.5L10.5 8.5',
-  menu: 'M2.5 4h11M2.5 8h11M2.5 12h11',
-  sun: 'M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M8 1.5v1M8 13.5v1M1.5 8h1M13.5 8h1M3.4 3.4l.7.7M11.9 11.9l.7.7M12.6 3.4l-.7.7M4.1 11.9l-.7.7',
 }
 
 export const Icon = ({ name }) =>
@@ -169,8 +167,9 @@ export function least(schema, root = schema) {
  * null: it has none; undefined: not known yet.
  */
 export function useSample() {
-  const { data } = useApi('/v1/capabilities')
-  if (!data) return undefined
+  const isSeen = Boolean(me.value?.scopes.includes('jobs:read'))
+  const { data } = useApi(isSeen ? '/v1/capabilities' : null)
+  if (!data) return isSeen ? undefined : null
   const usable = data.items.filter(one => !one.name.startsWith('backburner.') && one.name !== 'webhook.deliver')
   const one = usable.find(each => each.name === 'demo.echo') ?? usable[0]
   if (!one) return null
@@ -180,7 +179,7 @@ export function useSample() {
 
 export const Failure = ({ error, retry }) =>
   error && html`<div class="notice bad" role="alert">
-    <p><strong>${error.message}</strong>${error.errors?.map(one => html` <span>${one.path}: ${one.message}.</span>`)}</p>
+    <p dir="ltr"><strong>${bounded(error.message, 1000)}</strong>${error.errors?.slice(0, 20).map(one => html` <span>${bounded(one.path, 200)}: ${bounded(one.message, 500)}.</span>`)}</p>
     ${retry && html`<button onClick=${retry}>Try again</button>`}
   </div>`
 
@@ -202,21 +201,14 @@ export function Shares({ counts, label }) {
 const BAR = ['succeeded', 'failed', 'cancelled', 'running', 'waiting', 'queued', 'scheduled', 'blocked']
 
 /** A title with what can be done beside it. */
-export const Head = ({ title, children }) => html`<div class="head"><h1 tabindex="-1">${title}</h1><div class="actions">${children}</div></div>`
+export function Head({ title, children }) {
+  const heading = useRef(null)
+  // A title that follows another one, when a view has read its data, has its focus too.
+  useLayoutEffect(() => {
+    if (document.activeElement === document.body) heading.current.focus({ preventScroll: true })
+  }, [])
+  return html`<div class="head"><h1 tabindex="-1" ref=${heading}>${title}</h1><div class="actions">${children}</div></div>`
+}
 
 /** A table in a frame that scrolls by itself: the page never gets wider. */
 export const Frame = ({ label, children }) => html`<div class="frame" tabindex="0" role="region" aria-label=${label}>${children}</div>`
-
-/** Bars of numbers, the newest at the right; the numbers are a table for screen readers. */
-export function Bars({ values, label, unit = '', times }) {
-  const top = Math.max(1, ...values)
-  return html`<figure class="bars">
-    <svg viewBox=${`0 0 ${values.length * 4} 40`} preserveAspectRatio="none" aria-hidden="true">
-      ${values.map((value, at) => html`<rect x=${at * 4} y=${40 - (value / top) * 40} width="3" height=${(value / top) * 40} />`)}
-    </svg>
-    <figcaption>${label}: peak ${top.toLocaleString('en-GB')}${unit} per minute</figcaption>
-    <table class="unseen"><caption>${label}</caption><tbody>
-      ${values.map((value, at) => html`<tr><th scope="row">${times?.[at] ?? at}</th><td>${value}</td></tr>`)}
-    </tbody></table>
-  </figure>`
-}

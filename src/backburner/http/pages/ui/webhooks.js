@@ -92,5 +92,5 @@ export function Endpoints({ current }) {
 /** The view of who may not see the fleet. */
 export function Webhooks() {
   const current = useTables()
-  return html`<${Head} title="Webhooks" /><${Deliveries} current=${current} /><${Endpoints} current=${current} />`
+  return html`<${Head} title="Webhooks" />${may('jobs:read') && html`<${Deliveries} current=${current} />`}<${Endpoints} current=${current} />`
 }
