@@ -312,7 +312,7 @@ async def replay_a_webhook(person):
     assert 200 == (await client.post(disabled, headers=shown)).status_code
     body = {"capability": "demo.echo", "input": {}, "callback": callback}
     made = await client.post("/v1/jobs", json=body, headers=shown)
-    await person.visit("fleet")  # new deliveries wait behind a button
+    await person.click("Show 1 new", "button.fresh")
     await person.click_in_row(made.json()["id"])
     await person.shows("The webhook is sent again", ".toast")
     await person.check("fleet deliveries")
