@@ -6,8 +6,13 @@ import signal
 
 import httpx2
 import pytest
+import sqlalchemy as sa
 
 from backburner.client import Client
+from backburner.stores import migrations
+
+EARLIER = "0027"
+"""A schema of an earlier release."""
 
 
 @pytest.fixture
@@ -45,6 +50,22 @@ def test_the_printed_commands_submit_a_job_and_poll_its_result(words, run, tmp_p
     )
     assert '{"slept": 3.0}\n' == by_command.stdout
     assert tmp_path.joinpath(".backburner", "demo.db").exists()
+
+
+def test_the_store_of_an_earlier_release_is_brought_up_to_date(start, run, tmp_path):
+    """*Before: the demo refused to start until somebody found its store.*"""
+    file = tmp_path / ".backburner" / "demo.db"
+    file.parent.mkdir()
+    run("migrate", "--store", f"sqlite:///{file}")
+    engine = sa.create_engine(f"sqlite:///{file}")
+    with engine.begin() as connection:
+        migrations.downgrade(connection, EARLIER)
+    engine.dispose()
+
+    start("demo", "--port", "0").says("Press Ctrl-C to stop")
+
+    checked = run("migrate", "--check", "--store", f"sqlite:///{file}")
+    assert 0 == checked.returncode
 
 
 def test_commands_of_an_application_that_is_left_out_are_not_printed(start, tmp_path):

@@ -29,7 +29,8 @@ from backburner.engine.flow import Flow
 from backburner.settings import Settings, read
 
 FOLDER: Final = Path(".backburner")
-STORE: Final = f"sqlite:///{FOLDER}/demo.db"
+FILE: Final = FOLDER / "demo.db"
+STORE: Final = f"sqlite:///{FILE}"
 SAMPLE_APPS: Final = ("backburner.demo:app", "backburner.demo:models")
 EVERY_SECONDS: Final = 1.0
 KEPT_DAYS: Final = 0.25
@@ -149,8 +150,6 @@ def demo(
     from backburner.cli import running
     from backburner.engine.loop import Loop
 
-    if store == STORE:
-        FOLDER.mkdir(exist_ok=True)
     settings = in_development(
         read(
             host="127.0.0.1",
@@ -166,6 +165,8 @@ def demo(
     if not settings.prices:
         settings = settings.model_copy(update={"prices": PRICES})
     apps = load((*settings.apps, *_usable_apps(), *SAMPLE_APPS))
+    if store == STORE:
+        _prepare(settings, apps)
     with _bind(settings) as listener:
         here = address(listener)
 
@@ -204,6 +205,15 @@ def demo(
             shows_traces=True,
         )
         raise typer.Exit(running.run(plan))
+
+
+def _prepare(settings: Settings, apps: Sequence[App]) -> None:
+    """Create the folder of the demo's own store, or bring the store up to date."""
+    from backburner.cli.migrate import upgrade
+
+    FOLDER.mkdir(exist_ok=True)
+    if FILE.exists():
+        upgrade(settings, apps)
 
 
 def _allowed(samples: Sequence[Sample], settings: Settings) -> Sequence[Sample]:

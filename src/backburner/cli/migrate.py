@@ -18,7 +18,7 @@ from backburner.clock import SystemClock
 from backburner.domain.errors import ConfigurationError
 from backburner.ports.faults import NoFaults
 from backburner.schemas import Migrated
-from backburner.settings import read
+from backburner.settings import Settings, read
 
 
 class _Outcome(NamedTuple):
@@ -60,6 +60,15 @@ def migrate(
     ]
     if failed:
         leave(Exit.PROBLEMS, "; ".join(failed))
+
+
+def upgrade(settings: Settings, apps: Sequence[App]) -> None:
+    """Bring a store up to date that only this process uses."""
+    from backburner.stores.migrations import HEAD
+
+    found = find_store(settings.store, SystemClock(), NoFaults())
+    with needing_the_store():
+        asyncio.run(_migrate(found, HEAD, apps, check=False))
 
 
 def _show(outcome: _Outcome, head: str, *, as_json: bool) -> None:

@@ -43,6 +43,10 @@ function daysInWords(field) {
  */
 export function inWords(cron) {
   const fields = cron.trim().split(/\s+/)
+  if (fields.length === 6 && fields.slice(1).every(field => field === '*')) {
+    const step = stepOf(fields[0], 60)
+    return step && (step === 1 ? 'every second' : `every ${step} seconds`)
+  }
   if (fields.length !== 5) return null
   const [minute, hour, date, month, weekday] = fields
   const isDaily = date === '*' && month === '*'
@@ -72,7 +76,10 @@ export function inWords(cron) {
 }
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone
-const local = at => new Date(at).toLocaleString('en-GB', { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' })
+const CLOCK = { hour: '2-digit', minute: '2-digit' }
+/** A tick in the time of this browser; with seconds if the expression has them. */
+const local = (at, cron) =>
+  new Date(at).toLocaleString('en-GB', { weekday: 'short', day: 'numeric', month: 'short', ...CLOCK, ...(cron.trim().split(/\s+/).length > 5 && { second: '2-digit' }) })
 
 function When({ one }) {
   const words = inWords(one.cron)
@@ -82,7 +89,7 @@ function When({ one }) {
 /** The next ticks; each has a line, so that the table keeps its height. */
 function Next({ one }) {
   if (one.paused) return html`<span class="faint">none while paused</span>`
-  return html`<${Ago} at=${one.next_at} />${one.next_ticks.map(at => html`<div class="faint tick"><time datetime=${at}>${local(at)}</time></div>`)}`
+  return html`<${Ago} at=${one.next_at} />${one.next_ticks.map(at => html`<div class="faint tick"><time datetime=${at}>${local(at, one.cron)}</time></div>`)}`
 }
 
 const MOST_READ = 30
@@ -95,7 +102,7 @@ function LastJob({ one, isRead }) {
   const { data } = useApi(isRead ? path : null, { live: 2000, when: event => event.job_id === id.current })
   const [job] = data?.items ?? []
   id.current = job?.id
-  return html`<${Ago} at=${one.last_at} />${isRead && html`<div class="last">${job ? html`<a href=${`/ui/jobs/${job.id}`}><${State} of=${job.state} /></a>` : html`<span class="faint">${data ? 'no job found' : '…'}</span>`}</div>`}`
+  return html`<${Ago} at=${one.last_at} />${isRead && html`<div class="last">${job ? html`<a href=${`/ui/jobs/${job.id}`}><${State} of=${job.state} /></a>` : html`<span class="faint">${data ? 'no job that you can see' : '…'}</span>`}</div>`}`
 }
 
 // --- The form ------------------------------------------------------------------------------
