@@ -337,7 +337,8 @@ class _Run:
                     )
                     return None
                 await self._report(result)
-                reason = f"waiting for {open_} retried jobs"
+                jobs = "job" if open_ == 1 else "jobs"
+                reason = f"waiting for {open_} retried {jobs}"
                 return Snooze(pause_after(waited), reason)
         return None
 

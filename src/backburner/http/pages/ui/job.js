@@ -16,11 +16,14 @@ const STEPS_SHOWN = 500
 
 // --- Attempts, steps, events ----------------------------------------------------------------
 
+/** How an error of a run looks: waiting on purpose is none. */
+const lookOf = error => (error && error.code !== 'SNOOZED' ? 'bad-text' : 'faint')
+
 const Attempt = ({ attempt }) => html`<div class="attempt">
   <div class="head"><strong>Attempt ${attempt.number}${attempt.generation ? `, retry ${attempt.generation}` : ''}</strong>
-    <span class=${attempt.error ? 'bad-text' : 'faint'}>${attempt.outcome || 'running'}</span>
+    <span class=${lookOf(attempt.error)}>${attempt.outcome || 'running'}</span>
     <span class="faint"><${Ago} at=${attempt.started_at} />, ${span((attempt.finished_at ? Date.parse(attempt.finished_at) : now.value) - Date.parse(attempt.started_at))}, worker <span class="mono">${bounded(attempt.worker, 20)}</span></span></div>
-  ${attempt.error && html`<p class="bad-text" dir="ltr">${inline(`${attempt.error.code}: ${attempt.error.message}`, 2000)}</p>`}
+  ${attempt.error && html`<p class=${lookOf(attempt.error)} dir="ltr">${inline(`${attempt.error.code}: ${attempt.error.message}`, 2000)}</p>`}
   ${attempt.trace ? html`<details><summary>Stack trace</summary><${Text} text=${attempt.trace} label="Stack trace" /></details>` : ''}
 </div>`
 
