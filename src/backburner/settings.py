@@ -203,9 +203,10 @@ class Settings(BaseSettings):
     """Maximum number of jobs that one worker runs at the same time. Default: 100."""
     queues: Annotated[tuple[str, ...], NoDecode] = ()
     """
-    Queues that a worker takes jobs from, separated by commas. Of these, at least one
-    must be used by its capabilities or declared with `Queue(…)`; for others it logs a
-    warning. Default: all queues of its capabilities. Example: `default,imports`.
+    Queues that a worker takes jobs from, separated by commas. At least one of them
+    must be used by a capability of the worker or declared with `Queue(…)`; the worker
+    logs a warning for each other one. Default: all queues of its capabilities.
+    Example: `default,imports`.
     """
     poll_seconds: Seconds = 1.0
     """

@@ -58,8 +58,8 @@ async def test_queues_say_what_waits_in_them_and_what_limits_them(dashboard):
     await dashboard.log_in("platform-administrator", tenant="default")
     await dashboard.tab.page.route("**/v1/queues", limit)
     await dashboard.visit("fleet")
-    await dashboard.shows("all 2 are running", QUEUES)
-    await dashboard.shows("rate reached, next in", QUEUES)
+    await dashboard.shows("limit reached: 2 running", QUEUES)
+    await dashboard.shows("rate limit: next in", QUEUES)
     # Queued 0, running 2, scheduled 0, waiting 1.
     await dashboard.tab.until(f"/^demo\\s+0\\s+2\\s+0\\s+1\\s/.test({DEMO})")
     await dashboard.check("fleet limited")
@@ -186,7 +186,7 @@ WORDS = {
     "0 3 * * *": "every day at 03:00",
     "30 9,17 * * MON-FRI": "every Monday to Friday at 09:30 and 17:30",
     "0 9 * * 0,7": "every Sunday at 09:00",
-    "0 0 1,15 * *": "every month on day 1 and 15 at 00:00",
+    "0 0 1,15 * *": "every month on days 1 and 15 at 00:00",
     "30 4 1 JAN *": "every year on 1 January at 04:30",
     # Not even, both a date and a weekday, or nothing that cron knows: no words.
     "*/7 * * * *": None,

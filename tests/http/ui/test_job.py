@@ -485,7 +485,7 @@ async def test_copying_the_input_of_another_user_is_asked_first(dashboard):
     await dashboard.tab.evaluate(COPIED)
     await dashboard.click("Copy as…", "summary")
     await dashboard.click("curl", ".menu button")
-    await dashboard.shows("Copy the input of another user?", "dialog")
+    await dashboard.shows("Copy the input of another user's job?", "dialog")
     assert not await dashboard.tab.evaluate("window.copied")
     await dashboard.click("Copy as curl", "dialog button")
     await dashboard.tab.until("window.copied?.includes('rail')")

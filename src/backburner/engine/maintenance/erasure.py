@@ -77,8 +77,8 @@ class Eraser:
             # A job was submitted after the keys were deleted or `_cancel` looked, and
             # has ended: neither it nor what it wrote to an application was deleted.
         raise StillWorking(
-            "new jobs are submitted for the user while they are erased: stop the "
-            "schedule or the service that does so and run this command again"
+            "new jobs are being submitted for the user during the erasure: stop the "
+            "schedule or the service that submits them, then run this command again"
         )
 
     async def _erase(self, owner: Owner, alias: str) -> Mapping[str, int]:

@@ -67,7 +67,7 @@ def _signal(name: str, value: Any, *, is_answer: bool) -> Signal:
     size = len(signal.value.encode())
     if size > MAX_SIGNAL_BYTES:
         raise SignalTooLarge(
-            f"a signal has up to {MAX_SIGNAL_BYTES} bytes, this one has {size}"
+            f"a signal can have at most {MAX_SIGNAL_BYTES} bytes; this has {size}"
         )
     return signal
 

@@ -74,7 +74,9 @@ async def history(
     viewer = () if ADMIN in caller.scopes else (caller.owner, caller.key)
     found = await server_state_of(request).engine.budgets.history(name, *viewer)
     if found is None:
-        raise BudgetNotFound("the budget does not exist or has no current window")
+        raise BudgetNotFound(
+            "the budget does not exist or has no current window: see GET /v1/budgets"
+        )
     return wire.answer(_history(found))
 
 

@@ -362,9 +362,9 @@ def _owner(user: str | None, caller: Caller, *, to_cancel: bool) -> Visibility:
     wanted = reach if user is None else Owner(caller.owner.tenant, user)
     if isinstance(wanted, Owner) and not reach.covers(wanted):
         if caller.names_user:
-            raise Forbidden("X-User-Id names another user than `user`: send only one")
+            raise Forbidden("X-User-Id and `user` name different users: send one")
         if to_cancel:
-            needed = f"cancelling the jobs of another user requires {ACT}"
+            needed = f"cancelling another user's jobs requires the scopes {ACT}"
             raise Forbidden(f"{needed} and {READ_TENANT}")
         raise Forbidden(f"listing the jobs of another user requires {READ_TENANT}")
     return wanted

@@ -209,7 +209,10 @@ def _reaches(caller: Caller, schedule: ScheduleState) -> bool:
 
 def _check_reach(caller: Caller, schedule: ScheduleState) -> None:
     if not _reaches(caller, schedule):
-        raise Forbidden(f"a schedule of another tenant requires the scope {ACT_ACROSS}")
+        raise Forbidden(
+            "running, changing or deleting a schedule of another tenant requires "
+            f"the scope {ACT_ACROSS}"
+        )
 
 
 def _scheduler(engine: Engine) -> Scheduler:

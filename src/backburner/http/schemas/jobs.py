@@ -79,7 +79,7 @@ def read_tag(value: str) -> str:
     """Refuse a tag that says that the server made the job."""
     if value.startswith(RESERVED_TAGS):
         prefixes = ", ".join(RESERVED_TAGS)
-        raise ValueError(f"must not begin with a prefix of the server: {prefixes}")
+        raise ValueError(f"must not begin with a reserved prefix: {prefixes}")
     return value
 
 

@@ -144,7 +144,7 @@ function Burn({ account }) {
       <${Ends} account=${account} history=${history} /></div>
     ${account.per_seconds >= SHORTEST_S && html`<figure class="over-time"><${Curve} account=${account} history=${history} />
       <div class="axis"><span>${exact(account.window_start)}</span><span>${exact(account.window_end)}</span></div>
-      <figcaption class="legend">${error && !history ? 'The history could not be read.' : html`<span class="stroke drawn">remaining</span><span class="stroke ahead">at the current rate</span><span class="stroke even">even use</span>`}</figcaption>
+      <figcaption class="legend">${error && !history ? 'The history could not be read. The page tries again every minute.' : html`<span class="stroke drawn">remaining</span><span class="stroke ahead">at the current rate</span><span class="stroke even">even use</span>`}</figcaption>
       ${history && html`<${Values} account=${account} history=${history} />`}</figure>`}</div>`
 }
 
@@ -171,11 +171,11 @@ function BudgetForm({ rule, close, reload }) {
   return html`<dialog ref=${dialog} aria-labelledby="budget-title" onClose=${close}><form onSubmit=${submit} class="form">
     <h2 id="budget-title">${rule ? html`Change ${rule.scope} <${Name} text=${rule.of ?? '(each)'} most=${50} />` : 'Set a budget'}</h2>
     ${!rule && html`<label>Applies to <select name="scope">${SCOPES.map(name => html`<option value=${name}>${name}</option>`)}</select></label>
-      <label>Only this value, such as acme/ann for a user; empty: each value <input name="of" maxlength="400" autocomplete="off" /></label>
+      <label>Only this value, for example acme/ann for a user (leave empty to limit each value separately) <input name="of" maxlength="400" autocomplete="off" /></label>
       <label>Unit <select value=${unit} onChange=${event => setUnit(event.target.value)}><option value="tokens">tokens</option><option value="money">US dollars</option></select></label>
       <label>Window <select name="per_seconds">${Object.entries(WINDOWS).map(([value, text]) => html`<option value=${value} selected=${value === '86400'}>${text}</option>`)}</select></label>`}
     <label>Limit ${unit === 'tokens' ? 'in tokens' : 'in US dollars'} per ${rule ? windowOf(rule.per_seconds).replace(/^an? /, '') : 'window'} <input name="limit" type="number" required min="0" step=${unit === 'tokens' ? '1' : '0.000001'} autocomplete="off" defaultValue=${rule ? String(rule.limit) : ''} /></label>
-    <label>A job that has used its hold <select name="overrun">${Object.entries(OVERRUNS).map(([value, text]) => html`<option value=${value} selected=${value === (rule?.overrun ?? 'extend')}>${text}</option>`)}</select></label>
+    <label>A job that has used up its hold <select name="overrun">${Object.entries(OVERRUNS).map(([value, text]) => html`<option value=${value} selected=${value === (rule?.overrun ?? 'extend')}>${text}</option>`)}</select></label>
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button><button class="primary">Set the budget</button></div>
   </form></dialog>`
@@ -190,7 +190,7 @@ function countOf(rule, rules, accounts) {
 
 function Rules({ rules, accounts, edit, reload }) {
   const remove = async rule => {
-    const question = 'Its limit no longer applies. Amounts that are held for jobs stay held until the jobs end. A budget that an application declares is set again at the next start.'
+    const question = 'Its limit will no longer apply. Amounts that are held for jobs stay held until the jobs end. If an application declares this budget, it is set again when the application next starts.'
     if (!(await confirmed(`Delete the budget of ${rule.scope} ${bounded(rule.of ?? '(each)', 50)}?`, question, 'Delete the budget', { danger: true }))) return
     const { scope, of, unit, per_seconds } = rule
     try {

@@ -76,7 +76,7 @@ function Limits({ queue }) {
   const limits = [queue.concurrency && `${number(queue.concurrency)} at once`, queue.per_worker && `${number(queue.per_worker)} per worker`, queue.rate && `${number(queue.rate.limit)} per ${queue.rate.per_seconds} s`].filter(Boolean)
   const isFull = queue.concurrency && queue.running >= queue.concurrency
   const until = queue.limited_until && Date.parse(queue.limited_until) > now.value ? Date.parse(queue.limited_until) : null
-  return html`${limits.join(', ') || '–'}${isFull ? html`<div class="limit">all ${number(queue.concurrency)} are running</div>` : ''}${until ? html`<div class="limit" title=${exact(queue.limited_until)}>rate reached, next in ${span(until - now.value)}</div>` : ''}`
+  return html`${limits.join(', ') || '–'}${isFull ? html`<div class="limit">limit reached: ${number(queue.concurrency)} running</div>` : ''}${until ? html`<div class="limit" title=${exact(queue.limited_until)}>rate limit: next in ${span(until - now.value)}</div>` : ''}`
 }
 
 function Queues({ data, error, reload, current }) {
@@ -88,7 +88,7 @@ function Queues({ data, error, reload, current }) {
   }
   return html`<div class="head section"><h2>Queues</h2><div class="actions"><button class=${isOld ? '' : 'ghost'} onClick=${renew}>Sort again</button>
       <button aria-pressed=${busy === '1'} onClick=${() => go(address('fleet', { ...route.value.query, busy: busy === '1' ? '' : '1' }), { replace: true })}>Only queues with jobs</button></div></div><${Failure} error=${error} retry=${reload} />
-    ${data && !rows.length && html`<p class="faint">${busy === '1' ? 'No queue has jobs that have not ended.' : 'No queue is declared or in use.'}</p>`}
+    ${data && !rows.length && html`<p class="faint">${busy === '1' ? 'No queue has unfinished jobs.' : 'No queue is declared or in use.'}</p>`}
     ${rows.length > 0 && html`<${Frame} label="Queues"><table class="queues"><thead><tr>${COLUMNS.slice(0, 9).map(column => html`<${Column} key=${column.name} column=${column} sort=${sort} />`)}<th scope="col">Limits</th>
       ${COLUMNS.slice(9).map(column => html`<${Column} key=${column.name} column=${column} sort=${sort} />`)}<th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${rows.map(queue => html`<tr key=${queue.name} ...${current(`queue ${queue.name}`)}><td><a href=${address('jobs', { queue: queue.name })}><${Name} text=${queue.name} most=${60} /></a>

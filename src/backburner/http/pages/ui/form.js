@@ -150,7 +150,7 @@ export function useForm(schema, id, changed = () => {}) {
   }
   const fill = value => {
     const unknown = Object.keys(value ?? {}).find(name => !fields.some(field => field.name === name))
-    if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new Error('The form needs a JSON object.')
+    if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new Error('The form can only show a JSON object. Keep editing as JSON, or enter an object: {…}.')
     if (unknown !== undefined) throw new Error(`The form has no field “${bounded(unknown, 60)}”. Keep editing as JSON, or remove it.`)
     const wrong = fields.find(field => field.name in value && !isShown(field, value[field.name]))
     if (wrong) throw new Error(`The form cannot show the value of “${bounded(wrong.name, 60)}”. Keep editing as JSON, or change it.`)

@@ -12,7 +12,7 @@ const idOf = group => group.fingerprint
 const isWhole = group => group.impact.jobs >= group.count
 
 /** What a `+` behind a number of users or a cost means. */
-const seenOf = group => (isWhole(group) ? undefined : `At least: ${number(group.impact.jobs)} of its ${number(group.count)} jobs were looked at.`)
+const seenOf = group => (isWhole(group) ? undefined : `A minimum: ${number(group.impact.jobs)} of ${number(group.count)} jobs were examined.`)
 
 export function Incidents() {
   // What is new waits behind a button: no other cause may come under the pointer.
@@ -46,5 +46,5 @@ export function Incidents() {
         <td><div class="actions"><a href=${`/ui/jobs/${group.sample_id}`}>Example job</a>
           <a href=${jobsOf(group)}>All jobs</a>
           ${canRetry && !group.isGone && html`<button onClick=${() => retry(group)}>Retry in stages</button>`}</div></td></tr>`)}</tbody></table></${Frame}>`}
-    ${partly.length > 0 && html`<p class="faint explained">Users and cost with a + are minimums: only the newest dead letters were looked at. ${partly.slice(0, 5).map(group => html`Of ${inline(group.code, 60)}, ${number(group.impact.jobs)} of ${number(group.count)} jobs. `)}${partly.length > 5 ? `The same holds for ${number(partly.length - 5)} more.` : ''}</p>`}`
+    ${partly.length > 0 && html`<p class="faint explained">Users and cost with a + are minimums: only the newest dead letters were examined. ${partly.slice(0, 5).map(group => html`Of ${inline(group.code, 60)}, ${number(group.impact.jobs)} of ${number(group.count)} jobs. `)}${partly.length > 5 ? `This also applies to ${number(partly.length - 5)} more ${partly.length === 6 ? 'cause' : 'causes'}.` : ''}</p>`}`
 }

@@ -94,7 +94,7 @@ function Deliveries({ path, id }) {
 
 const BULK = 'backburner.bulk'
 const jobs = count => `${number(count)} ${count === 1 ? 'job' : 'jobs'}`
-const SKIPPED = { cancel: 'ended before the action reached them, or could not be found', retry: 'were not failed when the action reached them, or could not be found' }
+const SKIPPED = { cancel: 'ended before the action reached them, or could not be found', retry: 'were not failed when the action reached them, could not be found, or exceeded a budget' }
 
 function BulkResult({ path }) {
   const { data, error, reload } = useApi(`${path}/result`)
@@ -112,7 +112,7 @@ function CopyAs({ job, path, isHidden }) {
   const menu = useRef(null)
   const copy = async kind => {
     menu.current.open = false
-    if (isHidden && !(await confirmed(`Copy the input of another user?`, 'The command contains the input, the tags and the metadata of this job.', `Copy as ${kind}`))) return
+    if (isHidden && !(await confirmed(`Copy the input of another user's job?`, 'The command contains the input, the tags and the metadata of this job.', `Copy as ${kind}`))) return
     try {
       if (!navigator.clipboard) throw new Error('The browser allows copying only on pages that are served over HTTPS or from this machine.')
       const found = await readSome(`${path}/input`)

@@ -184,7 +184,7 @@ function View() {
     error ? html`<h1 tabindex="-1">${found?.title ?? 'Error'}</h1><${Failure} error=${{ message: `This page cannot be shown: ${error.message}` }} retry=${reset} />`
       : name === 'jobs' && path[1] && found ? html`<${Job} id=${path[1]} key=${path[1]} />`
         : found ? html`<${found.view} key=${name} rest=${path.slice(1)} />`
-          : html`<h1 tabindex="-1">Page not found</h1><p>${first() ? html`<a href="/ui/">Go to ${first().title}</a>` : 'This key has no scope for any page of the dashboard.'}</p>`
+          : html`<h1 tabindex="-1">Page not found</h1><p>${first() ? html`<a href="/ui/">Go to ${first().title}</a>` : 'This API key has no scope for any view of the dashboard. Log out, and log in with another key.'}</p>`
   }</main>`
 }
 

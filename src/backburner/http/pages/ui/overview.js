@@ -143,7 +143,7 @@ const SIGNS = {
     ...places(found.filter(one => one.draining), one => ['Draining', html`The worker <span class="mono">${bounded(one.id, 40)}</span> claims no more jobs${one.running ? ` and finishes ${number(one.running)}` : ''}. <a href="/ui/fleet">Fleet</a>`]),
     ...places(found.filter(one => one.event_loop_lag_seconds >= SLOW_LOOP), one => ['Slow worker', html`The event loop of the worker <span class="mono">${bounded(one.id, 40)}</span> was late by up to ${span(one.event_loop_lag_seconds * 1000)}: a handler blocks it, or the CPU is busy. <a href="/ui/fleet">Fleet</a>`]),
   ],
-  lanes: found => places(found.filter(one => one.state === 'parked'), one => ['Parked lane', html`The lane <${Name} text=${one.name} most=${50} /> starts no calls${one.parked_until ? html`, it opens <${Ago} at=${one.parked_until} />` : ''}${one.waiting ? `; about ${number(one.waiting)} ${one.waiting === 1 ? 'call waits' : 'calls wait'}` : ''}. <a href="/ui/lanes">Lanes</a>`]),
+  lanes: found => places(found.filter(one => one.state === 'parked'), one => ['Parked lane', html`The lane <${Name} text=${one.name} most=${50} /> starts no calls${one.parked_until ? html`; it opens <${Ago} at=${one.parked_until} />` : ''}${one.waiting ? `; about ${number(one.waiting)} ${one.waiting === 1 ? 'call waits' : 'calls wait'}` : ''}. <a href="/ui/lanes">Lanes</a>`]),
   budgets: found => places(found.filter(one => Number(one.limit) > 0 && Number(one.left) <= (1 - NEAR) * Number(one.limit)), one => {
     const { state } = projected(one, now.value)
     return ['Budget', html`The budget of ${one.scope} <${Name} text=${one.of} most=${40} /> is ${state === 'used up' ? 'used up' : `${Math.round(100 * (1 - Number(one.left) / Number(one.limit)))} % used`}. <a href="/ui/cost">Cost</a>`]
@@ -170,7 +170,7 @@ function Attention({ reads }) {
   const failed = names.filter(name => reads[name].error)
   const isReading = names.some(name => reads[name].data === undefined && !reads[name].error)
   return html`<div class="card attend"><h2>Needs attention</h2>${failed.length > 0 && html`<p class="bad-text" role="alert">Could not read: ${listed(failed.map(name => WHAT[name]))}. ${reads[failed[0]].error.message}</p>`}
-    ${isReading ? html`<p class="faint">Reading…</p>` : items.length ? html`<ul class="attention">${items.map(([what, text], place) => html`<li key=${`${place} ${what}`}><span class="bad-text">${what}</span><span>${text}</span></li>`)}</ul>`
+    ${isReading ? html`<p class="faint">Loading…</p>` : items.length ? html`<ul class="attention">${items.map(([what, text], place) => html`<li key=${`${place} ${what}`}><span class="bad-text">${what}</span><span>${text}</span></li>`)}</ul>`
       : names.some(isRead) && html`<p class="faint">Nothing needs attention: ${listed(names.filter(isRead).map(name => FINE[name]))}.</p>`}</div>`
 }
 

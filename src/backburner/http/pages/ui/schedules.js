@@ -70,7 +70,7 @@ export function inWords(cron) {
   if (isDaily) return `${days} ${clock}`
   const dates = numbers(date, 31)
   if (weekday !== '*' || !dates?.[0]) return null
-  if (month === '*') return `every month on day ${and(dates)} ${clock}`
+  if (month === '*') return `every month on ${dates.length > 1 ? 'days' : 'day'} ${and(dates)} ${clock}`
   const months = numbers(month, 12, MONTHS)
   return months?.[0] ? `every year on ${and(months.flatMap(one => dates.map(day => `${day} ${MONTHS[one]}`)))} ${clock}` : null
 }
@@ -154,7 +154,7 @@ function NoSchedules({ maySave }) {
   const sample = useSample()
   const text = 'No schedule is declared by an application or saved here.'
   if (sample === undefined) return null
-  return html`<${Empty} title="There are no schedules" level="h3" command=${maySave && sample ? `backburner schedules set nightly ${sample.name} "0 3 * * *" '${sample.input}'` : undefined}>${text}${maySave && sample ? ' Save one, or use the button above:' : ''}</${Empty}>`
+  return html`<${Empty} title="There are no schedules" level="h3" command=${maySave && sample ? `backburner schedules set nightly ${sample.name} "0 3 * * *" '${sample.input}'` : undefined}>${text}${maySave && sample ? ' Save one with the button above, or with this command:' : ''}</${Empty}>`
 }
 
 export function Schedules({ data, error, reload, current }) {

@@ -83,7 +83,7 @@ export function Endpoints({ current }) {
   }
   const items = data?.items ?? []
   return html`<h2 class="section">Endpoints</h2><${Failure} error=${error} retry=${reload} />
-    ${data && !items.length && html`<${Empty} title="You have no endpoints" level="h3" command=${may('webhooks:write') ? 'backburner webhooks create https://example.com/hooks' : undefined}>An endpoint is a server that gets webhooks. It is created with the first callback to it, or by a command:</${Empty}>`}
+    ${data && !items.length && html`<${Empty} title="You have no endpoints" level="h3" command=${may('webhooks:write') ? 'backburner webhooks create https://example.com/hooks' : undefined}>An endpoint is a URL that receives webhooks. It is created with the first callback to it, or with this command:</${Empty}>`}
     ${items.length > 0 && html`<${Frame} label="Endpoints"><table><thead><tr><th scope="col">URL</th><th scope="col">State</th><th scope="col">Created</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
     <tbody>${items.map(one => html`<tr key=${one.id} ...${current(`endpoint ${one.id}`)}><td class="mono" dir="ltr"><${Name} text=${one.url} most=${80} /></td><td>${one.disabled_at ? html`<span class="state waiting"><${Icon} name="pause" />disabled${one.disabled_reason ? `: ${bounded(one.disabled_reason, 80)}` : ''}</span>` : html`<span class="state succeeded"><${Icon} name="succeeded" />enabled</span>`}</td><td class="time"><${Ago} at=${one.created_at} /></td>
       <td>${may('webhooks:write') && html`<button onClick=${() => set(one, one.disabled_at ? 'enable' : 'disable')}>${one.disabled_at ? 'Enable' : 'Disable'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`}`
