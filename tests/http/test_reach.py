@@ -217,7 +217,7 @@ async def test_a_bulk_cancel_of_another_user_says_what_it_needs(world, more):
     refused = await world.sent(caller, "POST", "/v1/jobs/bulk", body)
 
     assert 403 == refused.status_code
-    assert "requires users:act and tenant:read" in refused.json()["detail"]
+    assert "requires the scopes users:act and tenant:read" in refused.json()["detail"]
     assert 0 == (await world.bulk(caller, where={}))["output"]["changed"]
     assert ["scheduled"] * 3 == await world.states()
 

@@ -165,9 +165,9 @@ def demo(
     if not settings.prices:
         settings = settings.model_copy(update={"prices": PRICES})
     apps = load((*settings.apps, *_usable_apps(), *SAMPLE_APPS))
-    if store == STORE:
-        _prepare(settings, apps)
     with _bind(settings) as listener:
+        if store == STORE:  # not of a demo that runs: that has the port
+            _prepare(settings, apps)
         here = address(listener)
 
         def ready(backburner: Backburner, stack: AsyncExitStack) -> None:

@@ -532,8 +532,14 @@ class Engine:
 
         With a `rate`, that many per second start; the others wait as scheduled jobs.
         """
-        failed = await self.store.jobs(where, before=None, limit=limit)
-        able = [job for job in failed if can_be_retried(job)]
+        able: list[Job] = []
+        before: int | None = None
+        while room := limit - len(able):
+            page = await self.store.jobs(where, before=before, limit=room)
+            able += [job for job in page if can_be_retried(job)]
+            if len(page) < room:
+                break
+            before = page[-1].seq
         moves = retry_moves(able, self._clock.now(), rate)
         with counted():
             retried = sum(await self.store.reopen(moves)) if moves else 0

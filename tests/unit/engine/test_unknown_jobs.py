@@ -51,26 +51,27 @@ def test_an_old_job_delays_no_new_one(clock):
     assert 5 * SECOND == jobs.wait(a_claim())
 
 
-def test_thousands_are_offered_at_a_fixed_rate(clock):
+def test_thousands_are_spread_evenly_over_a_minute(clock):
     times = offers(clock, 10_000, timedelta(minutes=15))
     each_second = Counter(time // 1_000 for time in times if time)
 
-    assert 20 == max(each_second.values())
-    assert 30_000 > len(times)  # the first offers, and 20 a second
+    assert max(each_second.values()) < 500  # all at once: 10,000
+    assert len(times) < 10_000 * 15 * 60 / 30  # after 5 s each: 1,800,000
 
 
-def test_no_job_expires_without_being_offered_again(clock):
+def test_no_job_of_many_waits_longer_than_a_minute(clock):
+    """Another worker, which has their capability, may be idle."""
     jobs = UnknownJobs(clock, DAY)
     waits = [jobs.wait(a_claim()) for _ in range(100_000)]
 
-    assert timedelta(hours=1) == max(waits)
+    assert timedelta(minutes=1) == max(waits)
 
 
 def test_a_lower_limit_offers_jobs_more_often(clock):
-    jobs = UnknownJobs(clock, timedelta(hours=2))
+    jobs = UnknownJobs(clock, timedelta(minutes=12))
     waits = [jobs.wait(a_claim()) for _ in range(10_000)]
 
-    assert timedelta(minutes=5) == max(waits)
+    assert timedelta(seconds=30) == max(waits)
 
 
 def test_after_the_last_of_many_one_is_offered_soon_again(clock):

@@ -54,7 +54,7 @@ LATEST: Final = timedelta(seconds=30)
 """The shortest and the longest pause between two looks at the jobs of a stage."""
 LONGEST_STAGE: Final = timedelta(hours=24)
 MOST_WAITING: Final = 20
-"""How many bulk actions of a user may wait."""
+"""How many bulk actions of a user, or of a key for all users, may wait."""
 RETRY: Final = RetryPolicy(max_attempts=10)
 OPEN: Final = frozenset(JobState) - FINAL
 
@@ -135,7 +135,13 @@ class BulkResult(BaseModel):
 
 
 def new_job(
-    job_id: str, now: Instant, caller: Owner, asked: BulkInput, request_id: str | None
+    job_id: str,
+    now: Instant,
+    caller: Owner,
+    asked: BulkInput,
+    request_id: str | None,
+    *,
+    key: str | None = None,
 ) -> NewJob:
     """
     Return the job that runs a bulk action.
@@ -155,7 +161,8 @@ def new_job(
         tags=(f"bulk:{asked.action}",),
         request_id=request_id,
         tokens=0,
-        share=owner.user,
+        # Actions of one key must not use up the room of another key's.
+        share=owner.user if owner == caller else f"{EVERYBODY}/{key}",
     )
 
 
@@ -206,7 +213,8 @@ def bulk(engine: Engine) -> Capability[BulkInput, BulkResult]:
         queue=BULK,
         retry=RETRY,
         timeout=timedelta(hours=1),
-        patience=timedelta(days=1),
+        # All stages may take their time; what takes longer is stopped with a reason.
+        patience=(len(STAGES) + 1) * LONGEST_STAGE,
     )
     async def handle(ctx: Context, asked: BulkInput) -> BulkResult | Snooze:
         """Cancel or retry many jobs."""
@@ -380,8 +388,9 @@ class _Run:
         chosen = dict(zip(choice.ids, choice.generations, strict=False))
         found = {job.id: job for job in await self._engine.store.find(choice.ids)}
         jobs = [found[job_id] for job_id in choice.ids if job_id in found]
-        ids = [job.id for job in jobs if job.generation != chosen[job.id]]
-        rest = [job for job in jobs if job.generation == chosen[job.id]]
+        # A choice that an earlier release stored has no generations: it was retried.
+        ids = [job.id for job in jobs if job.generation != chosen.get(job.id)]
+        rest = [job for job in jobs if job.generation == chosen.get(job.id)]
         changed = 0
         while rest and len(ids) < most:
             room = most - len(ids)

@@ -23,21 +23,22 @@ class UnknownJobs:
 
     A returned job keeps its place in its queue, so it is claimed before newer jobs that
     this worker knows. Thousands that all return after the shortest wait would use up
-    what the worker can claim. They are due one by one, so that each worker meets them
-    at a fixed rate, however many there are.
+    what the worker can claim: they are due one by one, evenly over the longest wait.
+    None waits longer, as a worker that has the capability may be idle.
     """
 
     def __init__(self, clock: Clock, limit: timedelta) -> None:
         """`limit` is the maximum total of a job's waits that use up no attempt."""
         self._clock = clock
-        self._longest = limit // OFFERS
+        self._longest = min(limit // OFFERS, LONGEST)
         self._last = clock.monotonic()
         """When the job is due that was returned last."""
 
     def wait(self, claim: Claim) -> timedelta:
         """Return how long a job waits; call it once for each job that is returned."""
         now = self._clock.monotonic()
-        due = max(now + SHORTEST // MS, self._last + SPACING // MS)
-        self._last = min(due, now + self._longest // MS)
+        soonest = now + SHORTEST // MS
+        due = max(soonest, self._last + SPACING // MS)
+        self._last = due if due <= now + self._longest // MS else soonest
         waited = claim.throttled * MS
         return max((self._last - now) * MS, min(waited / GROWTH, LONGEST))

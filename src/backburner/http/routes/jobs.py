@@ -38,6 +38,7 @@ from backburner.domain.jobs.job import (
 )
 from backburner.engine.engine import Engine
 from backburner.engine.groups import bulk
+from backburner.engine.groups.retrying import can_be_retried
 from backburner.engine.submit.submission import Options, instant
 from backburner.http import audit, body, contents, headers, problems, usage_wire, wire
 from backburner.http.auth import Caller, Reader, Retrier, Writer, check_shares
@@ -309,6 +310,7 @@ async def change_many(request: Request, caller: Reader) -> Response:
         caller.owner,
         given,
         problems.request_id_of(request),
+        key=caller.key,
     )
     await bulk.check_room(server_state.engine.store, new)
     target = bulk.summary(new.id, given)
@@ -527,7 +529,7 @@ async def retried(
     """Write an audit entry, queue a dead letter again and respond with the job."""
     engine = server_state_of(request).engine
     found = await engine.find(job_id, caller.visible)
-    if found.state is JobState.FAILED:
+    if found.state is JobState.FAILED and can_be_retried(found):
         await audit.record(request, caller, "dead_letter.retried", job_id)
     job = await engine.retry(job_id, caller.visible, fresh=fresh)
     told = {"Location": wire.location(job.id), "Retry-After": "1"}

@@ -66,6 +66,8 @@ class AccountSamples(Access, Protocol):
         changed = await self.read(lambda c: _changed(c, now, limit))
         if not changed:
             return 0
+        # Two processes that sample at once insert in one order.
+        changed.sort(key=lambda one: (one["account"], one["slot"]))
         return await self.internal_transaction(lambda tx: _insert(tx, changed))
 
     async def forget_samples(self, *, limit: int) -> int:

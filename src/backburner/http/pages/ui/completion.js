@@ -31,6 +31,8 @@ export function completions(word, fields, lists = []) {
   })
 }
 
+const CARET = new Set(['ArrowLeft', 'ArrowRight', 'Home', 'End'])
+
 /** The box; its element is `box.current`. `ask` is called once the values of fields are needed. */
 export function Completed({ box, fields, lists, ask, ...attributes }) {
   // The word that is completed; null: the list is closed.
@@ -64,6 +66,7 @@ export function Completed({ box, fields, lists, ask, ...attributes }) {
   const press = event => {
     if (event.isComposing) return
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
+    if (CARET.has(event.key)) close() // the caret leaves the word
     if (step) move(step)
     else if (event.key === 'Enter' && at >= 0) accept(found[at])
     else if (event.key === 'Escape' && isOpen) close()
@@ -72,7 +75,7 @@ export function Completed({ box, fields, lists, ask, ...attributes }) {
   }
   return html`<span class="completed"><input ref=${box} ...${attributes} role="combobox" aria-autocomplete="list" aria-haspopup="listbox" aria-expanded=${isOpen}
       aria-controls=${isOpen ? 'completions' : undefined} aria-activedescendant=${at >= 0 ? `completion-${at}` : undefined}
-      autocomplete="off" spellcheck=${false} onFocus=${ask} onInput=${look} onKeyDown=${press} onBlur=${close} />
+      autocomplete="off" spellcheck=${false} onFocus=${ask} onInput=${look} onKeyDown=${press} onClick=${close} onBlur=${close} />
     ${isOpen && html`<ul id="completions" ref=${list} role="listbox" aria-label="Completions">${found.map((one, place) => html`<li key=${one.text} id=${`completion-${place}`} role="option" aria-selected=${place === at}
       onMouseDown=${event => (event.preventDefault(), accept(one))}><bdi>${bounded(one.label, 80)}</bdi></li>`)}</ul>`}</span>`
 }

@@ -73,6 +73,8 @@ function leaveTenant() {
   stored(() => sessionStorage.removeItem(TENANT))
 }
 
+const LONGEST_READ = 60_000
+
 /**
  * Send a request; return what it answers as JSON, or throw a `Problem`.
  *
@@ -81,10 +83,12 @@ function leaveTenant() {
  */
 export async function api(path, { method = 'GET', body, json, headers = {}, signal: abort, age = 0 } = {}) {
   let response
+  // A read that never ends would keep later ones from being made.
+  const limits = [...(abort ? [abort] : []), ...(method === 'GET' ? [AbortSignal.timeout(LONGEST_READ)] : [])]
   try {
     response = await request(path, {
       method,
-      signal: abort,
+      signal: limits.length ? AbortSignal.any(limits) : undefined,
       headers: {
         ...headers,
         ...(method === 'GET' ? {} : { 'Content-Type': 'application/json', 'X-CSRF-Token': csrf }),

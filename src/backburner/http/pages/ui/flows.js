@@ -22,7 +22,7 @@ const mayCancel = one => may('jobs:write') && (one.user === me.value.user || !me
 
 const KINDS = {
   flows: { noun: 'flow', states: ['running', 'succeeded', 'failed', 'cancelled'], field: 'flow_id',
-    command: (name, input) => `echo '${flowOf(name, input)}' | backburner flows submit -`, about: 'A flow is a set of jobs that depend on each other.' },
+    command: (name, input) => `printf '%s' '${flowOf(name, input)}' | backburner flows submit -`, about: 'A flow is a set of jobs that depend on each other.' },
   batches: { noun: 'batch', states: ['open', 'finished'], field: 'batch_id',
     command: (name, input) => `curl -fsS ${location.origin}/v1/batches${me.value.needs_login ? ' -H "Authorization: Bearer $BACKBURNER_API_KEY"' : ''} -H 'Content-Type: application/json' -d '${batchOf(name, input)}'`,
     about: 'A batch is a set of jobs and flows that are counted together.' },
@@ -271,8 +271,8 @@ function FailedMembers({ id }) {
   const open = row => go(`/ui/${row.capability ? 'jobs' : 'flows'}/${row.id}`)
   const current = useRows(rows, open, 'member')
   const isRead = jobs.isRead && flows.isRead
-  return html`<div class="card"><div class="head"><h2>Failed</h2><${Fresh} list=${jobs.fresh ? jobs : flows} /></div><${Failure} error=${jobs.error ?? flows.error} />
-    ${isRead && !rows.length && !jobs.error && !flows.error && html`<p class="faint">No job or flow of this batch has failed.</p>`}
+  return html`<div class="card"><div class="head"><h2>Failed</h2><${Fresh} list=${jobs.fresh || jobs.behind ? jobs : flows} /></div><${Failure} error=${jobs.error ?? flows.error} />
+    ${isRead && !rows.length && !jobs.error && !flows.error && !jobs.behind && !flows.behind && html`<p class="faint">No job or flow of this batch has failed.</p>`}
     ${rows.length > 0 && html`<div class="jobs groups"><${Frame} label="Failed jobs and flows"><table><colgroup><col /><col class="w-when" /></colgroup>
       <thead><tr><th scope="col">Job or flow</th><th scope="col">Failed</th></tr></thead>
       <tbody>${rows.map((row, at) => html`<tr key=${row.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>

@@ -1,6 +1,6 @@
 // A fork: a new job that reuses the results of the first steps of one that has ended.
 import { html, api, bounded, go, span, useApi, useEffect, useRef, useState } from './core.js'
-import { Failure, inline } from './parts.js'
+import { confirmed, Failure, inline } from './parts.js'
 import { readSome } from './contents.js'
 import { checkedJson, laidOut } from './form.js'
 import { Quote } from './quote.js'
@@ -9,7 +9,7 @@ const STEPS = 1000
 const LONGEST_NAME = 60
 
 /** A form in a dialog that forks a job from its step number `start`; it stays a job of the same user. */
-export function ForkForm({ job, isOwn, start, close }) {
+export function ForkForm({ job, isOwn, isHidden, start, close }) {
   const path = `/v1/jobs/${encodeURIComponent(job.id)}`
   const dialog = useRef(null)
   const { data, error } = useApi(`${path}/steps?content=false&limit=${STEPS}`)
@@ -29,6 +29,10 @@ export function ForkForm({ job, isOwn, start, close }) {
     setPlan(null)
     setProblem(null)
     if (!wanted) return setInput(null)
+    if (isHidden && !(await confirmed("Show the input of another user's job?", 'You can then change it for the new job.', 'Show the input'))) {
+      isChanged.current = false
+      return setWanted(false)
+    }
     try {
       const found = await readSome(`${path}/input`)
       if (!found.isWhole) throw new Error('The input is too large to edit here: use `backburner fork ID --from N --input …`.')

@@ -1,7 +1,7 @@
 // One job: why it waits, what it did, what came of it, and what can be done with it.
 import {
   html, useEffect, useRef, useState, address, Ago, api, bounded, exact, go, may, me, money, now, number, route, say, sayProblem, span,
-  useApi, useEvents, useKeys,
+  reconnected, useApi, useEvents, useKeys,
 } from './core.js'
 import { confirmed, Copy, Failure, Frame, Head, Icon, inline, LIVE, Meter, Name, State, Text } from './parts.js'
 import { TEXT_KEPT, useWritten } from './written.js'
@@ -225,6 +225,8 @@ export function Job({ id }) {
   const waits = job && LIVE.has(job.state) && job.state !== 'running'
   const why = useApi(waits ? `${path}/waiting` : null, { live: 3000 })
   const [progress, setProgress] = useState(null)
+  // After a pause of the stream, the job that is read has newer progress.
+  useEffect(() => setProgress(null), [reconnected.value])
   const [isRevealed, setRevealed] = useState(false)
   const [changing, setChanging] = useState(false)
   const [forking, setForking] = useState(null)
@@ -288,7 +290,7 @@ export function Job({ id }) {
     </${Head}>
     <${Failure} error=${error} retry=${reload} />
     ${changing && html`<${ChangeForm} job=${job} path=${path} close=${() => setChanging(false)} reload=${reload} />`}
-    ${forking && html`<${ForkForm} job=${job} isOwn=${isOwn} start=${forking} close=${() => setForking(null)} />`}
+    ${forking && html`<${ForkForm} job=${job} isOwn=${isOwn} isHidden=${isHidden} start=${forking} close=${() => setForking(null)} />`}
     <${Now} job=${job} told=${told} why=${waits && why.data} />
     <div class="grid"><div><div class="card">
       <div class="tabs" role="tablist" onKeyDown=${moveTab}>${TABS.map(name => html`<button role="tab" id=${`tab-${name}`} aria-selected=${tab === name} tabindex=${tab === name ? 0 : -1} aria-controls="panel" onClick=${() => setTab(name)}>${name}</button>`)}</div>

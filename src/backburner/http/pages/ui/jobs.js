@@ -244,7 +244,9 @@ export function Jobs() {
     if (box.current && document.activeElement !== box.current) box.current.value = text
   }, [key])
   useEffect(() => {
-    if (reconnected.value) soon.current()
+    if (!reconnected.value) return
+    soon.current.stop()
+    soon.current()
   }, [reconnected.value])
   useEffect(() => () => (soon.current.stop(), apply.current.stop()), [])
   useEvents(event => {

@@ -47,7 +47,8 @@ export function useList(path, { live = 2000, when = () => true, idOf = row => ro
       set(was => {
         const next = { path: wanted, next: page.next_cursor, fresh: 0, behind: 0, error: null }
         if (replace || was.path !== wanted || !was.rows.length) return { ...next, rows: page.items }
-        return { ...next, ...merged(was.rows, page, idOf, timeOf) }
+        // The next page begins after the rows that are shown, not after those that moved up.
+        return { ...next, ...merged(was.rows, page, idOf, timeOf), next: was.next ?? page.next_cursor }
       })
       // The answer may be older than what has happened: it is read once more.
       if (age && heard.current > begun - age * 1000) soon.current()

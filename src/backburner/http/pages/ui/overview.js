@@ -48,14 +48,14 @@ function useMinutes(everyone) {
       for (let one = from; one <= minute; one++) read[one] = zero
       for (const one of found.items) if (read[minuteOf(one.at ?? one.key)]) read[minuteOf(one.at ?? one.key)] = write(one)
       last.current[name] = { until: minute, connection: reconnected.value }
-      set(was => ({ ...was, error: null, [name]: { ...was[name], ...read } }))
+      set(was => ({ ...was, errors: { ...was.errors, [name]: null }, [name]: { ...was[name], ...read } }))
     }
-    const fail = error => set(was => ({ ...was, error }))
-    readOne('jobs', '/v1/activity?', JOBS, one => one).catch(fail)
-    readOne('usage', `/v1/usage?by=minute&limit=100${everyone}&`, USAGE, one => ({ tokens: one.input_tokens + one.output_tokens, cost: Number(one.priced_cost_usd) })).catch(fail)
+    const fail = name => error => set(was => ({ ...was, errors: { ...was.errors, [name]: error } }))
+    readOne('jobs', '/v1/activity?', JOBS, one => one).catch(fail('jobs'))
+    readOne('usage', `/v1/usage?by=minute&limit=100${everyone}&`, USAGE, one => ({ tokens: one.input_tokens + one.output_tokens, cost: Number(one.priced_cost_usd) })).catch(fail('usage'))
   }, [tick, reconnected.value])
   const isRead = known.jobs && known.usage
-  return { error: known.error, minutes: isRead && Array.from({ length: MINUTES }, (_, place) => {
+  return { error: known.errors?.jobs ?? known.errors?.usage, minutes: isRead && Array.from({ length: MINUTES }, (_, place) => {
     const at = minute - MINUTES + 1 + place
     return { ...JOBS, ...USAGE, ...known.jobs[at], ...known.usage[at], at: at * 60_000 }
   }) }
@@ -206,7 +206,9 @@ export function Overview() {
   const source = seesQueues ? queues : oldest
   const wait = { data: source.data ? waiting(queues.data?.items, oldest.data?.items) : undefined, error: source.error }
   const reads = {
-    oldest: wait, budgets: items(budgets), questions: items(questions), webhooks: items(webhooks),
+    oldest: wait, budgets: items(budgets), questions: items(questions),
+    // An empty page with a cursor does not say that there is none.
+    ...(!(webhooks.data && !webhooks.data.items.length && webhooks.data.next_cursor) && { webhooks: items(webhooks) }),
     ...(may('dead-letters:read') && { groups: items(groups) }),
     ...(seesQueues && { queues: items(queues), workers: items(workers), lanes: items(lanes) }),
   }

@@ -1,6 +1,6 @@
 // Schedules: when they fire, in words and in the reader's time, their last job, and a form to save one.
 import { html, address, Ago, api, bounded, may, say, useApi, useEffect, useRef, useState } from './core.js'
-import { act, confirmed, Empty, Failure, Frame, Head, Name, pretty, State, useSample } from './parts.js'
+import { act, confirmed, Empty, Failure, Frame, Head, Name, State, useSample } from './parts.js'
 
 const pathOf = name => `/v1/schedules/${name.split('/').map(encodeURIComponent).join('/')}`
 
@@ -30,6 +30,8 @@ function stepOf(field, whole) {
 
 function daysInWords(field) {
   if (field === '*') return 'every day'
+  // A list of ranges, or a range that names Sunday twice.
+  if (field.includes('-') && (field.includes(',') || /^(0|sun)-7$/i.test(field))) return null
   const [from, to] = field.split('-').map(one => numbers(one, 7, DAYS)?.[0])
   if (field.split('-').length === 2) return from < to ? `every ${DAYS[from]} to ${DAYS[to]}` : null
   const days = numbers(field, 7, DAYS)
@@ -142,7 +144,7 @@ function ScheduleForm({ one, close, reload }) {
     <p id="cron-words" class="faint cron-words">${inWords(cron) ?? ''}</p>
     <label>Time zone <input name="timezone" required maxlength="100" autocomplete="off" defaultValue=${one?.timezone ?? 'UTC'} /></label>
     <label>Missed ticks <select name="missed">${MISSED.map(([value, text]) => html`<option value=${value} selected=${value === (one?.missed ?? 'skip')}>${text}</option>`)}</select></label>
-    <label>Input (JSON) <textarea name="input" class="mono" rows="4">${one ? pretty(one.input) : '{}'}</textarea></label>
+    <label>Input (JSON) <textarea name="input" class="mono" rows="4">${one ? JSON.stringify(one.input, null, 2) : '{}'}</textarea></label>
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <div class="actions end"><button type="button" onClick=${() => dialog.current.close()}>Close</button><button class="primary">Save</button></div>
   </form></dialog>`
@@ -168,7 +170,7 @@ export function Schedules({ data, error, reload, current }) {
     ${data && !data.items.length && html`<${NoSchedules} maySave=${maySave} />`}
     ${data?.items.length > 0 && html`<${Frame} label="Schedules"><table class="schedules"><thead><tr><th scope="col">Schedule</th><th scope="col" class="small">Capability</th><th scope="col">When</th><th scope="col" title="In the time zone of your browser">Next (${ZONE})</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.items.map((one, place) => html`<tr key=${one.name} ...${current(`schedule ${one.name}`)}><td><a href=${address('jobs', { tag: `schedule:${one.name}` })} title="Jobs of this schedule"><${Name} text=${one.name} most=${60} /></a>${one.paused && html` <span class="state waiting">paused</span>`}</td><td class="small"><${Name} text=${one.capability} most=${60} /></td><td class="when"><${When} one=${one} /></td>
-        <td class="time"><${Next} one=${one} /></td><td class="time"><${LastJob} one=${one} isRead=${Boolean(one.last_at) && place < MOST_READ} /></td>
+        <td class="time"><${Next} one=${one} /></td><td class="time"><${LastJob} one=${one} isRead=${may('jobs:read') && Boolean(one.last_at) && place < MOST_READ} /></td>
         <td>${may('queues:admin') && html`<div class="actions">
           <button onClick=${() => act(`${pathOf(one.name)}/run`, 'The job is submitted.', reload)}>Run now</button>
           <button onClick=${() => act(`${pathOf(one.name)}/${one.paused ? 'resume' : 'pause'}`, one.paused ? 'The schedule is resumed.' : 'The schedule is paused.', reload)}>${one.paused ? 'Resume' : 'Pause'}</button>

@@ -22,14 +22,14 @@ const NONE = []
 const LEFT = { failed: 'no longer failed', pending: 'ended', delivered: 'sent again' }
 
 /** Read a page; a search for few among many goes on where it stopped, up to a limit. */
-async function readPage(path) {
+async function readPage(path, { age = 0 } = {}) {
   const query = new URLSearchParams(path.split('?')[1])
   const items = []
   for (let reads = 1; ; reads++) {
     query.set('limit', PAGE - items.length)
-    const page = await api(`/v1/jobs?${query}`)
+    const page = await api(`/v1/jobs?${query}`, { age })
     items.push(...page.items)
-    if (!page.next_cursor || items.length >= PAGE || reads >= MOST_READS) return { items, next_cursor: page.next_cursor }
+    if (!page.next_cursor || items.length >= PAGE || reads >= (age ? 1 : MOST_READS)) return { items, next_cursor: page.next_cursor }
     query.set('cursor', page.next_cursor)
   }
 }
