@@ -142,19 +142,30 @@ async def with_their_ids(server, described, ours, theirs):
     ]
 
 
+NEEDED = {"/v1/budgets/history": {"scope": "user", "of": "acme/ann"}}
+"""Parameters without which a path answers 422."""
+
+
 async def without_ids(server, described, ours):
     """Ask for everything else that is read, plainly."""
     return [
         await ask(server, ours, method, path)
         for path, method, told in operations(described)
         if method == "get" and "{" not in path and not is_stream(told)
+        if path not in NEEDED
     ]
 
 
 async def with_their_words(server, described, ours, theirs):
     """Ask again with each of their texts in each parameter of the query."""
     return [
-        await ask(server, ours, method, path, params={parameter["name"]: text})
+        await ask(
+            server,
+            ours,
+            method,
+            path,
+            params={**NEEDED.get(path, {}), parameter["name"]: text},
+        )
         for path, method, told in operations(described)
         if method == "get" and "{" not in path and not is_stream(told)
         for parameter in told.get("parameters", [])
