@@ -155,6 +155,25 @@ async def test_a_budget_with_nothing_left_is_shown_as_used_up(dashboard):
     dashboard.check_quiet()
 
 
+async def test_of_many_budgets_those_with_the_least_left_are_drawn(dashboard):
+    per, _ = a_long_window(dashboard.server)
+    budgets = dashboard.server.backburner.engine.budgets
+    for place in range(5):
+        tenant = f"wren{place}"
+        await budgets.put(Budget("tenant", tokens=1_000, per=per, of=tenant))
+        owner = Owner(tenant, "1")
+        await use(dashboard, f"wren{place}", 999 - place, owner=owner)
+    await dashboard.log_in("platform-administrator", tenant="default")
+    await dashboard.visit("cost")
+    await dashboard.tab.until("document.querySelector('.curve .drawn')")
+    curves = "document.querySelectorAll('.burn .curve').length"
+    assert 3 == await dashboard.tab.evaluate(curves)
+    await dashboard.click("Show burn-down")
+    await dashboard.tab.until(f"{curves} === 4")
+    await dashboard.check("cost of many budgets")
+    dashboard.check_quiet()
+
+
 async def test_a_user_sees_the_history_of_their_own_budgets_only(dashboard):
     budgets = dashboard.server.backburner.engine.budgets
     every = Budget("user", tokens=90_000)

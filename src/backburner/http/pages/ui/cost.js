@@ -4,6 +4,7 @@ import { Command, confirmed, Empty, Failure, Frame, Head, Name, State } from './
 
 const PERIODS = { '1h': ['last hour', 1], '24h': ['last 24 hours', 24], '7d': ['last 7 days', 168], '30d': ['last 30 days', 720] }
 const MOST_BUDGETS = 20
+const MOST_DRAWN = 3
 const UNKNOWN = 'Calls without a price are not included'
 
 const SCOPES = ['tenant', 'user', 'key', 'capability', 'model', 'flow']
@@ -64,11 +65,11 @@ export function projected(account, at, history = null) {
   return over < Date.parse(end) ? { state: 'ends early', at: new Date(over).toISOString(), rate } : { state: 'lasts', at: end, rate }
 }
 
-/** Read how a budget was used in its window, once it is visible and then every minute. */
-function useHistory({ scope, of, unit, per_seconds, window_start, window_end }, place) {
+/** Read how a budget was used in its window, once it is drawn and visible, and then every minute. */
+function useHistory({ scope, of, unit, per_seconds, window_start, window_end }, place, isDrawn) {
   const [found, set] = useState({})
   useEffect(() => {
-    if (per_seconds < SHORTEST_S || Date.parse(window_end) <= Date.now()) return undefined
+    if (!isDrawn || per_seconds < SHORTEST_S || Date.parse(window_end) <= Date.now()) return undefined
     const reading = new AbortController()
     let timer
     const read = async () => {
@@ -91,7 +92,7 @@ function useHistory({ scope, of, unit, per_seconds, window_start, window_end }, 
       clearTimeout(timer)
       reading.abort()
     }
-  }, [scope, of, unit, per_seconds, window_start])
+  }, [scope, of, unit, per_seconds, window_start, isDrawn])
   return { history: found.history?.window_start === window_start ? found.history : null, error: found.error }
 }
 
@@ -124,9 +125,10 @@ function Ends({ account, history }) {
         : html`lasts until the window ends <${Ago} at=${end.at} />`}</span>`
 }
 
-function Burn({ account }) {
+function Burn({ account, isFirst }) {
   const place = useRef(null)
-  const { history, error } = useHistory(account, place)
+  const [isDrawn, draw] = useState(isFirst)
+  const { history, error } = useHistory(account, place, isDrawn)
   const { unit, limit, settled, held, left } = account
   const parts = [['settled', settled], ['held', held], ['free', left]]
   const used = Math.round(100 * (share(settled, limit) + share(held, limit)))
@@ -141,8 +143,9 @@ function Burn({ account }) {
     })}</svg>
     <div class="legend">${parts.map(([name, value]) => html`<span class=${`mark ${name}`}>${name} ${amount(unit, value)}</span>`)}
       ${Number(account.overdraft) > 0 && html`<span class="bad-text">overdraft ${amount(unit, account.overdraft)}</span>`}
-      <${Ends} account=${account} history=${history} /></div>
-    ${account.per_seconds >= SHORTEST_S && html`<figure class="over-time"><${Curve} account=${account} history=${history} />
+      <${Ends} account=${account} history=${history} />
+      ${!isDrawn && account.per_seconds >= SHORTEST_S && html`<button class="quiet" aria-label=${`Show burn-down of ${account.scope} ${bounded(account.of ?? '', 50)}`} onClick=${() => draw(true)}>Show burn-down</button>`}</div>
+    ${isDrawn && account.per_seconds >= SHORTEST_S && html`<figure class="over-time"><${Curve} account=${account} history=${history} />
       <div class="axis"><span>${exact(account.window_start)}</span><span>${exact(account.window_end)}</span></div>
       <figcaption class="legend">${error && !history ? 'The history could not be read. The page tries again every minute.' : html`<span class="stroke drawn">remaining</span><span class="stroke ahead">at the current rate</span><span class="stroke even">even use</span>`}</figcaption>
       ${history && html`<${Values} account=${account} history=${history} />`}</figure>`}</div>`
@@ -222,7 +225,7 @@ function Budgets() {
   return html`<div class="card"><div class="head"><h2>Budgets</h2><div class="actions">${mayChange && html`<button onClick=${() => edit({})}>Set a budget</button>`}</div></div><${Failure} error=${error} retry=${reload} />
     ${edited && html`<${BudgetForm} rule=${edited.scope ? edited : null} close=${() => edit(null)} reload=${reload} />`}
     ${!items.length && html`<p class="faint">No budget has been used in its current window.${mayChange && ' To set one on the command line, run:'}</p>${mayChange && html`<${Command} text=${`backburner budgets set tenant --of ${bounded(me.value.tenant, 40)} --tokens 1000000`} />`}`}
-    ${items.slice(0, MOST_BUDGETS).map(one => html`<${Burn} key=${`${one.scope} ${one.of} ${one.unit} ${one.per_seconds} ${one.window_start}`} account=${one} />`)}
+    ${items.slice(0, MOST_BUDGETS).map((one, at) => html`<${Burn} isFirst=${at < MOST_DRAWN} key=${`${one.scope} ${one.of} ${one.unit} ${one.per_seconds} ${one.window_start}`} account=${one} />`)}
     ${items.length > MOST_BUDGETS && html`<p class="faint">The ${MOST_BUDGETS} budgets with the least left are shown, of ${number(items.length)}.</p>`}
     ${mayChange && data.budgets.length > 0 && html`<${Rules} rules=${data.budgets} accounts=${data.items} edit=${edit} reload=${reload} />`}</div>`
 }
