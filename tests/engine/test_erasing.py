@@ -70,7 +70,7 @@ async def test_a_user_for_whom_jobs_are_submitted_all_the_time_is_refused(
 
     monkeypatch.setattr(store, "anonymise", submit)
     eraser = Eraser(bb.engine, {}, NoFaults())
-    with pytest.raises(StillWorking, match="new jobs are submitted"):
+    with pytest.raises(StillWorking, match="new jobs are being submitted"):
         await eraser.run(ANN, "erased_1", actor="tests", cancel=True)
     monkeypatch.undo()
     counts = await eraser.run(ANN, "erased_1", actor="tests")

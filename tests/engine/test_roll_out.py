@@ -72,6 +72,7 @@ async def test_jobs_that_nobody_knows_become_due_one_by_one(
     working, submitting, monkeypatch
 ):
     monkeypatch.setattr(unknown_jobs, "SPACING", timedelta(minutes=5))
+    monkeypatch.setattr(unknown_jobs, "LONGEST", timedelta(minutes=30))
     await working(old)
     newer = await submitting(new, old)
     tickets = await newer.submit_many(new, range(4))
