@@ -68,9 +68,12 @@ async def test_queues_say_what_waits_in_them_and_what_limits_them(dashboard):
 
 
 async def test_queues_are_sorted_and_filtered_and_stay_in_place(dashboard):
+    engine = dashboard.server.backburner.engine
+    await engine.submit_many([("test.wait", {}, Options(owner=ANN))])
     await dashboard.log_in("platform-administrator", tenant="default")
     await dashboard.visit("fleet")
     await are(dashboard, QUEUES, ALL)
+    await dashboard.tab.until(f"/^demo\\s+0\\s+[1-9]/.test({DEMO})")
     assert "ascending" == await dashboard.tab.evaluate(SORTED)
     await dashboard.click("Running", "th button")
     await are(dashboard, QUEUES, BUSIEST)
