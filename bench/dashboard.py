@@ -31,7 +31,7 @@ from backburner import Backburner
 from backburner.domain.auth.access import ROLES, Role
 from backburner.engine.access.keys import Actor, NewKey
 from backburner.settings import Settings
-from bench.filling import LONG, fill, working
+from bench.filling import LONG, USERS, fill, working
 from bench.pages import LIVE, PAGES, View, fleet, job, jobs, overview, pages, written
 from bench.paint import paints
 from bench.sentences import free_ports
@@ -72,10 +72,10 @@ FILTERS: Final = (
     "queue=absent",
     "worker=w_bench",
     "worker=absent",
-    "user=u7",
-    "user=u7&state=blocked",
-    "user=u7&state=cancelled",
-    "user=u7&tag=rare",
+    "user={user}",
+    "user={user}&state=blocked",
+    "user={user}&state=cancelled",
+    "user={user}&tag=rare",
     "state=cancelled&tag=rare",
     "state=cancelled&capability=bench.c3",
     "state=failed&capability=bench.c3",
@@ -223,11 +223,12 @@ async def _timed(client: httpx2.AsyncClient, path: str, reads: int) -> dict[str,
 
 
 async def views(
-    address: str, keys: dict[str, str], reads: int, part: str, now: float
+    address: str, keys: dict[str, str], options: argparse.Namespace, now: float
 ) -> list[dict[str, Any]]:
     """Time every request of every view, for each of these keys."""
     rows: list[dict[str, Any]] = []
-    ago = {name: written(now - seconds) for name, seconds in AGO.items()}
+    meant = {name: written(now - seconds) for name, seconds in AGO.items()}
+    meant["user"] = _user(options)
     paths = [
         *LIVE,
         *(f"/v1/jobs?limit=50&{where}" for where in FILTERS),
@@ -239,8 +240,8 @@ async def views(
         async with httpx2.AsyncClient(
             base_url=address, headers=headers, timeout=120
         ) as client:
-            for path in (path for path in paths if part in path):
-                timed = await _timed(client, path.format(**ago), reads)
+            for path in (path for path in paths if options.part in path):
+                timed = await _timed(client, path.format(**meant), options.reads)
                 row = {"as": name, **timed, "path": path}
                 if row.get("status") != HTTPStatus.FORBIDDEN:
                     rows.append(row)
@@ -248,15 +249,24 @@ async def views(
     return rows
 
 
-async def _views(url: str, administrator: str, last: int) -> list[list[View]]:
+def _user(options: argparse.Namespace) -> str:
+    """Return the name of the user whose views are timed."""
+    return f"u{7 % options.users}"
+
+
+async def _views(
+    url: str, administrator: str, options: argparse.Namespace
+) -> list[list[View]]:
     """Return which views are open: the same for one key, then four for many keys."""
+    last: int = options.jobs
     operators = [await _key(url, Role.PLATFORM_ADMINISTRATOR) for _ in range(FEW)]
-    users = [await _key(url, Role.USER, f"u{number}") for number in range(20)]
+    names = [f"u{number % options.users}" for number in range(20)]
+    users = [await _key(url, Role.USER, name) for name in names]
     # Jobs that wait, which belong to the user of their number: the others are in pairs.
     waiting = [
         number
         for number in range(last - last % 1000 - 2, 0, -1000)
-        if number % 97 < len(users) and number % 10_000 not in {1998, 2998}
+        if number % options.users < len(users) and number % 10_000 not in {1998, 2998}
     ]
     seen = itertools.cycle(waiting)
     mixed = [
@@ -264,20 +274,24 @@ async def _views(url: str, administrator: str, last: int) -> list[list[View]]:
         *(overview(operators[n % FEW], is_operator=True) for n in range(10)),
         *(jobs(users[n % 20]) for n in range(20)),
         *(jobs(operators[n % FEW]) for n in range(10)),
-        *(job(users[n % 97], f"job_{n}") for n in itertools.islice(seen, 25)),
+        *(
+            job(users[n % options.users], f"job_{n}")
+            for n in itertools.islice(seen, 25)
+        ),
         *(fleet(operators[n % FEW]) for n in range(10)),
     ]
     return [[overview(administrator, is_operator=True)] * PAGES, mixed]
 
 
 async def _open_pages(
-    url: str, address: str, key: str, server: psutil.Process, last: int
+    address: str, key: str, server: psutil.Process, options: argparse.Namespace
 ) -> None:
+    url: str = options.store
     with _running(url, "worker", "--slots", "4") as worker:
         processes = {"server": lambda: [server], "worker": lambda: [worker]}
         if url.startswith("postgres"):
             processes["database"] = lambda: _backends(url)
-        for opened in await _views(url, key, last):
+        for opened in await _views(url, key, options):
             for rate in RATES:
                 found = await pages(address, opened, processes, rate)
                 print(json.dumps(found), flush=True)
@@ -288,6 +302,7 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("store", nargs="?", default=os.environ.get("BENCH_STORE"))
     asked.add_argument("--jobs", type=int, default=1_000_000)
+    asked.add_argument("--users", type=int, default=USERS, help="who own the jobs")
     asked.add_argument("--reads", type=int, default=READS)
     asked.add_argument("--part", default="", help="only requests that contain this")
     asked.add_argument("--only", choices=("views", "pages", "paints"))
@@ -298,7 +313,7 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     with working(url):
         if not has_jobs:
             now = int(time.time() * 1000)
-            await asyncio.to_thread(fill, url, options.jobs, now)
+            await asyncio.to_thread(fill, url, options.jobs, now, options.users)
         rows = await _measured(url, last, options)
     slow = [row for row in rows if row.get("over")]
     print(json.dumps({"requests": len(rows), "over_200_ms": len(slow)}))
@@ -311,16 +326,16 @@ async def _measured(
         [newest] = await bb.engine.store.find([last])
     keys = {
         "administrator": await _key(url, Role.PLATFORM_ADMINISTRATOR),
-        "user": await _key(url, Role.USER, "u7"),
+        "user": await _key(url, Role.USER, _user(options)),
     }
     rows: list[dict[str, Any]] = []
     async with _served(url) as (address, process):
         if options.only in (None, "views"):
             at = newest.created_at / 1000
-            rows = await views(address, keys, options.reads, options.part, at)
+            rows = await views(address, keys, options, at)
         if options.only in (None, "pages"):
             key = keys["administrator"]
-            await _open_pages(url, address, key, process, options.jobs)
+            await _open_pages(address, key, process, options)
         if options.only in (None, "paints"):
             async for found in paints(address, keys["administrator"]):
                 print(json.dumps(found), flush=True)

@@ -12,6 +12,7 @@ from bench.servers import ask
 SLICE: Final = 50_000
 SPACING_MS: Final = 400
 """How far jobs are apart: a million of them were submitted within five days."""
+USERS: Final = 97
 FAR: Final = 4_000_000_000_000
 LONG: Final = 20_000
 """How many events a long job has."""
@@ -35,7 +36,7 @@ INSERT INTO jobs (seq, id, tenant, "user", capability, queue, state, worker, tok
   flow, step, batch, open)
 SELECT i, 'job_' || i,
   CASE WHEN i % 10 = 0 AND i > 2 * {{steps}} THEN 'other' ELSE 'default' END,
-  'u' || CASE WHEN {PAIRED} THEN i / 1000 % 97 ELSE i % 97 END,
+  'u' || CASE WHEN {PAIRED} THEN i / 1000 % {{users}} ELSE i % {{users}} END,
   CASE WHEN i % 50000 = 7 THEN 'bench.rare'
     WHEN i % 25000 = 953 THEN 'webhook.deliver' ELSE 'bench.c' || (i % 20) END,
   'q' || (i % 5), state,
@@ -84,7 +85,8 @@ SELECT seq, 0, 'approve', 'question', NULL, created_at, '{{"question": "Go on?"}
 """
 LONG_EVENTS: Final = """
 INSERT INTO events (job, n, type, at, tenant, "user", data)
-SELECT 17, i, 'job.progress', {now}, 'default', 'u17', '{{"progress": 1}}'
+SELECT 17, i, 'job.progress', {now}, 'default', 'u' || (17 % {users}),
+       '{{"progress": 1}}'
   FROM ({numbers}) AS n
 """
 """Of the job `job_17`, from its fourth event on."""
@@ -102,7 +104,7 @@ INSERT INTO {table} (seq, id, tenant, "user", state, created_at, finished_at,
                      {columns})
 SELECT i, '{name}_' || i,
        CASE WHEN i > 1 AND i % 10 = 0 THEN 'other' ELSE 'default' END,
-       'u' || (i % 97), {state}, {now} - ({count} - i) * 1000,
+       'u' || (i % {users}), {state}, {now} - ({count} - i) * 1000,
        CASE WHEN {state} IN ('running', 'open') THEN NULL ELSE {now} END, {values}
   FROM ({numbers}) AS n
 """
@@ -136,11 +138,11 @@ SELECT i, 'default', 'key:bench', 'job.cancelled', 'job_' || i
   FROM ({hundred_thousand}) AS n""",
     """
 INSERT INTO api_keys (id, name, tenant, "user", scopes, digest, created_at)
-SELECT 'key_' || i, 'of bench', 'default', 'u' || (i % 97), 'jobs:read', 'x', i
+SELECT 'key_' || i, 'of bench', 'default', 'u' || (i % {users}), 'jobs:read', 'x', i
   FROM ({thousand}) AS n""",
     """
 INSERT INTO endpoints (id, tenant, "user", url, version, created_at)
-SELECT 'ep_' || i, 'default', 'u7', 'https://example.com/' || i, 1, i
+SELECT 'ep_' || i, 'default', 'u' || (7 % {users}), 'https://example.com/' || i, 1, i
   FROM ({thousand}) AS n""",
     """
 INSERT INTO schedules (name, capability, cron, timezone, missed, next_at, paused)
@@ -155,8 +157,8 @@ VALUES ('user', '', 'money', 86400000, 1000000000, FALSE),
        ('capability', '', 'tokens', 3600000, 1000000000, FALSE)""",
     """
 INSERT INTO accounts (scope, unit, per, tenant, value, window_at, ceiling, settled)
-SELECT 'user', 'money', 86400000, 'default', 'u' || (i % 97),
-       ({now} / 86400000 - i / 97) * 86400000, 1000000000, 1000 * i
+SELECT 'user', 'money', 86400000, 'default', 'u' || (i % {users}),
+       ({now} / 86400000 - i / {users}) * 86400000, 1000000000, 1000 * i
   FROM ({ten_thousand}) AS n""",
 )
 
@@ -192,9 +194,9 @@ def _uptime() -> int:
     return SystemClock().monotonic()
 
 
-def fill(url: str, count: int, now: int) -> None:
+def fill(url: str, count: int, now: int, users: int = USERS) -> None:
     """Write jobs in all states, of many users, capabilities and tags."""
-    for statement in _statements(url, count, now):
+    for statement in _statements(url, count, now, users):
         _run(url, statement)
     if _is_postgres(url):
         for table in ("jobs", "events", "flows", "batches"):
@@ -208,21 +210,24 @@ def steps(count: int) -> int:
     return min(MOST_STEPS, count // 5)
 
 
-def _statements(url: str, count: int, now: int) -> Iterator[str]:
+def _statements(url: str, count: int, now: int, users: int) -> Iterator[str]:
     size = steps(count)
     for first in range(1, count + 1, SLICE):
         last = min(first + SLICE - 1, count)
         some = _numbers(url, first, last)
-        yield JOBS.format(now=now, count=count, steps=size, numbers=some)
+        yield JOBS.format(now=now, count=count, steps=size, numbers=some, users=users)
         for statement in (EVENTS, CALLS, QUESTIONS, BLOCKED):
             yield statement.format(first=first, last=last, run=RUN)
-    yield LONG_EVENTS.format(now=now, numbers=_numbers(url, 4, LONG))
+    numbers = _numbers(url, 4, LONG)
+    yield LONG_EVENTS.format(now=now, numbers=numbers, users=users)
     yield EDGES.format(numbers=_numbers(url, 2, size))
     most = min(20_000, count)
     for groups in (FLOWS, BATCHES):
         numbers = _numbers(url, 1, most)
-        statement = GROUPS.format(now=now, count=most, numbers=numbers, **groups)
-        yield statement.format(steps=size)
+        statement = GROUPS.format(
+            now=now, count=most, numbers=numbers, users="{users}", **groups
+        )
+        yield statement.format(steps=size, users=users)
     many = {
         "hundred": _numbers(url, 1, 100),
         "thousand": _numbers(url, 1, 1_000),
@@ -230,7 +235,7 @@ def _statements(url: str, count: int, now: int) -> Iterator[str]:
         "hundred_thousand": _numbers(url, 1, min(100_000, 10 * count)),
     }
     for statement in SMALL:
-        yield statement.format(now=now, **many)
+        yield statement.format(now=now, users=users, **many)
 
 
 def _is_postgres(url: str) -> bool:

@@ -323,6 +323,69 @@ async def test_cancelled_jobs_of_an_owner_are_found_by_their_index(store, oldest
         assert OTHERS // 20 > await store.read(lambda c, r=read: visits(c, r))
 
 
+LIVE_ONES = """
+UPDATE jobs SET state = 'queued', finished_at = NULL, output = NULL WHERE {which}
+"""
+DEAD_ONES = """
+UPDATE jobs SET state = 'failed', output = NULL, fingerprint = 'f', error_code = 'code'
+ WHERE {which}
+"""
+LATEST = f"seq > {OTHERS - 5_000}"
+HISTORIES = {
+    "a few that wait, old": (JobState.QUEUED, LIVE_ONES, "seq % 4000 = 3"),
+    "a backlog": (JobState.QUEUED, LIVE_ONES, LATEST),
+    "a backlog after one that is old": (
+        JobState.QUEUED,
+        LIVE_ONES,
+        f"{LATEST} OR seq = 7",
+    ),
+    "many dead letters": (JobState.FAILED, DEAD_ONES, LATEST),
+}
+
+MOST_VISITS = {"sqlite": 6 * OTHERS, "postgresql": 4 * OTHERS}
+"""A list that reads the whole history takes more."""
+
+
+@pytest.mark.parametrize("owner", [None, LARGE, ANN])
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize("history", HISTORIES)
+async def test_jobs_in_a_state_are_found_without_reading_a_long_history(
+    store, monkeypatch, owner, oldest_first, history
+):
+    state, made, which = HISTORIES[history]
+    update = made.format(which=which)
+    await fill(store, f"{NUMBERS};{MANY};{OWNED};{update};DROP TABLE n")
+    await store.transact(analyze)
+    monkeypatch.setattr(listing, "LIVE_REACH", 1_000)
+    where = JobFilter(owner, state=state, oldest_first=oldest_first)
+    numbers = await store.read(
+        lambda c: c.execute(sa.text(f"SELECT seq FROM jobs WHERE {which}")).scalars()  # noqa: S608 - a constant
+    )
+    meant = sorted(numbers, reverse=not oldest_first)
+
+    page, onward = await store.walk(where, before=None, limit=9, reach=1_000)
+    assert page  # what waits longest is shown at once
+    walked = [job.seq for job in page]
+    while len(walked) < 30 and (len(page) == 9 or onward is not None):
+        before = page[-1].seq if len(page) == 9 else onward
+        page, onward = await store.walk(where, before=before, limit=9, reach=1_000)
+        walked += [job.seq for job in page]
+    counted, is_all = await store.count_within(where, most=99_999, reach=1_000)
+
+    assert meant[: len(walked)] == walked
+    assert len(walked) >= min(27, len(meant))
+    assert counted <= len(meant)
+    assert not is_all or counted == len(meant)
+    for read in (
+        lambda c: listing.walk(c, where, None, 9, 1_000),
+        lambda c: listing.count_within(c, where, 99, 1_000),
+    ):
+        cost, most = await store.read(
+            lambda c, r=read: (visits(c, r), MOST_VISITS[c.dialect.name])
+        )
+        assert cost < most
+
+
 STEPS = """
 INSERT INTO flows (seq, id, tenant, "user", state, created_at, active, troubled, steps)
 VALUES (1, 'flow_a', 'acme', 'ann', 'running', 1, 1, FALSE, 3000);

@@ -19,9 +19,8 @@ from backburner.ports.store.events import Topic
 from backburner.ports.store.maintenance import FailureGroup, JobFilter
 from backburner.ports.store.transactions import Tx
 from backburner.ports.store.workers import Vitals, WorkerInfo
-from backburner.stores.shared.owned import FIRST, owned_jobs
+from backburner.stores.shared.owned import FIRST, first_events, owned_jobs
 from backburner.stores.shared.paging import (
-    WINDOW,
     ends_of,
     first_since,
     newest,
@@ -52,14 +51,26 @@ def jobs(
     connection: sa.Connection, where: JobFilter, before: int | None, limit: int
 ) -> list[Job]:
     """Return a page of jobs, newest first or oldest first."""
+    return _jobs(connection, *_by_index(connection, where), before, limit)
+
+
+def _jobs(
+    connection: sa.Connection,
+    where: JobFilter,
+    few: Collection[JobState],
+    before: int | None,
+    limit: int,
+) -> list[Job]:
     if not where.states:
-        return _page(connection, where, before, limit)
+        return _page(connection, where, before, limit, few)
     # Each rare state by its own index; the common ones in one walk by number.
-    rare, common = where.states & (_FEW | _LIVE), where.states - _FEW - _LIVE
+    rare = where.states.intersection(few)
     parts = _parts(where, rare)
-    if common:
+    if common := where.states - rare:
         parts.append(replace(where, states=common))
-    found = [job for part in parts for job in _page(connection, part, before, limit)]
+    found = [
+        job for part in parts for job in _page(connection, part, before, limit, few)
+    ]
     found.sort(key=lambda job: job.seq, reverse=not where.oldest_first)
     return found[:limit]
 
@@ -69,6 +80,7 @@ def _page(
     where: JobFilter,
     before: int | None,
     limit: int,
+    few: Collection[JobState],
     edge: int | None = None,
 ) -> list[Job]:
     query = SELECT_LISTED.where(*_conditions(where), *_until(where, edge))
@@ -83,14 +95,11 @@ def _page(
         )
         return [as_listed(row) for row in rows]
     # The steps of a flow are found by its index and sorted, like jobs in a rare state.
-    if where.state not in _FEW and where.flow is None:
+    if where.state not in _RARE and where.flow is None and where.fingerprint is None:
         owner = where.owner
         if _is_in_group(where):
             query, owner = query.where(*_owned(where)), None
-        # One owner's jobs are found by their own index, however many others wait.
-        is_owned = isinstance(owner, Owner) or _is_in_group(where)
-        is_live = where.state in _LIVE and not is_owned
-        if not is_live or _is_near(connection, where, before, limit):
+        if _is_in_group(where) or where.state not in few:
             rows = newest(
                 connection,
                 query,
@@ -102,6 +111,9 @@ def _page(
                 restrict=owned_jobs,
             )
             return [as_listed(row) for row in rows]
+        page = _next_in_state(connection, where, before, limit, edge)
+        if page is not None:
+            return page
     # Found by the index of their state and sorted: walking back through the numbers
     # would read the whole history for a handful.
     seq = unindexed(job_table)
@@ -112,24 +124,83 @@ def _page(
     return _listed(connection, query.limit(limit))
 
 
-def _is_near(
-    connection: sa.Connection, where: JobFilter, before: int | None, limit: int
-) -> bool:
-    """Say whether a page of waiting jobs is among the next numbers in their order."""
-    seq = c.seq
-    if where.oldest_first:
-        first = before or connection.execute(sa.select(sa.func.min(seq))).scalar() or 0
-        near = (seq > first, seq <= first + WINDOW)
-    else:
-        last = before or connection.execute(sa.select(sa.func.max(seq))).scalar() or 0
-        near = (seq < last, seq >= last - WINDOW)
-    owned = [] if where.owner is None else seen_without_index(where.owner, c)
+def _is_long(connection: sa.Connection, owner: Visibility | None) -> bool:
+    """Say whether this is one owner who has more jobs than are looked at anyway."""
+    mine = first_events(connection, owner) if isinstance(owner, Owner) else None
+    if mine is None:
+        return False
+    some = mine.limit(OWNED_REACH + 1).subquery()
+    counted = connection.execute(sa.select(sa.func.count()).select_from(some))
+    return int(counted.scalar_one()) > OWNED_REACH
+
+
+def _are_few(connection: sa.Connection, state: JobState, reach: int) -> bool:
+    return count(connection, JobFilter(state=state), reach + 1) <= reach
+
+
+def _next_in_state(
+    connection: sa.Connection,
+    where: JobFilter,
+    before: int | None,
+    limit: int,
+    edge: int | None,
+) -> list[Job] | None:
+    """
+    Return a page that is full among the next jobs of all, or the next in this state.
+
+    `None`: it is not. Of a backlog only the numbers are sorted, which its index has:
+    there may be very many jobs.
+    """
+    if where.state is JobState.FAILED and not _are_many_dead(connection, where):
+        return None
+    number, ascending = unindexed(job_table), where.oldest_first
+    order = number if ascending else number.desc()
     # Written as IN, which no partial index serves: the numbers are to be used here.
     states = frozenset({where.state} if where.state else ())
-    rest = _conditions(replace(where, state=None, states=states))
-    some = sa.select(seq).where(*near, *owned, *rest).limit(limit)
-    counted = sa.select(sa.func.count()).select_from(some.subquery())
-    return int(connection.execute(counted).scalar_one()) >= limit
+    conditions = _conditions(replace(where, state=None, states=states))
+    if where.owner is not None:
+        conditions += seen_without_index(where.owner, c)
+    query = SELECT_LISTED.where(*conditions, *_until(where, edge))
+    query = query.order_by(order).limit(limit)
+    for find in (_next, _next_in):
+        near = find(connection, where, before)
+        page = [] if near is None else _listed(connection, query.where(near))
+        if len(page) == limit:
+            return page
+    return None
+
+
+def _are_many_dead(connection: sa.Connection, where: JobFilter) -> bool:
+    """Say whether there are more dead letters than are soon sorted."""
+    dead = JobFilter(where.owner, JobState.FAILED)
+    return count(connection, dead, OWNED_REACH + 1) > OWNED_REACH
+
+
+def _next(
+    connection: sa.Connection, where: JobFilter, before: int | None
+) -> sa.ColumnElement[bool] | None:
+    """Say that a number is among the next of all jobs; the oldest are long ended."""
+    if before is None and where.oldest_first:
+        return None
+    last = before or connection.execute(sa.select(sa.func.max(c.seq))).scalar() or 0
+    if where.oldest_first:
+        return c.seq.between(last + 1, last + NEXT)
+    return c.seq.between(last - NEXT, last if before is None else last - 1)
+
+
+def _next_in(
+    connection: sa.Connection, where: JobFilter, before: int | None
+) -> sa.ColumnElement[bool]:
+    """Say that a number is among the next in a state, by the index of that state."""
+    number, in_state = unindexed(job_table), JobFilter(where.owner, where.state)
+    # Dead letters have an index of owners.
+    mine = _owned(in_state) if where.state is JobState.FAILED else []
+    some = sa.select(c.seq).where(*_in_states(in_state), *mine)
+    if before is not None:
+        some = some.where(number > before if where.oldest_first else number < before)
+    some = some.order_by(number if where.oldest_first else number.desc()).limit(NEXT)
+    # A query of its own: PostgreSQL would read all jobs for each of these numbers.
+    return c.seq.in_(connection.execute(some).scalars().all())
 
 
 def walk(
@@ -145,14 +216,17 @@ def walk(
     Also return the number to go on from, if it stopped before the page was full.
     """
     where, few = _by_index(connection, where, reach)
-    span = _span(connection, where, before, reach) if _is_walked(where, few) else None
+    span = None
+    if _is_walked(where, few):
+        begin = _begin(connection, where, few) if before is None else before
+        span = _span(connection, where, begin, reach)
     if span is None:
-        return jobs(connection, where, before, limit), None
+        return _jobs(connection, where, few, before, limit), None
     rare = where.states & few
     found = [
         job
         for part in _parts(where, rare)
-        for job in _page(connection, part, before, limit, span.edge)
+        for job in _page(connection, part, before, limit, few, span.edge)
     ]
     common = replace(where, states=where.states - rare)
     query = SELECT_LISTED.where(*_conditions(common))
@@ -167,21 +241,51 @@ def walk(
     return found[:limit], None if is_over else span.edge
 
 
+def _begin(
+    connection: sa.Connection, where: JobFilter, few: Collection[JobState]
+) -> int | None:
+    """
+    Return the number before the first job in a live state, for one owner's jobs.
+
+    A walk through them would begin with a long history that has ended.
+    """
+    states = where.states - set(few)
+    if not states or not states <= _LIVE or not isinstance(where.owner, Owner):
+        return None
+    number, ascending = unindexed(job_table), where.oldest_first
+    edge = sa.func.min(number) if ascending else sa.func.max(number)
+    ends = [
+        connection.execute(
+            sa.select(edge).select_from(job_table).where(*_in_states(part))
+        ).scalar()
+        for part in _parts(JobFilter(), states)
+    ]
+    known = [int(end) for end in ends if end is not None]
+    if not known:
+        return None
+    return min(known) - 1 if ascending else max(known) + 1
+
+
 def _by_index(
-    connection: sa.Connection, where: JobFilter, reach: int
+    connection: sa.Connection, where: JobFilter, reach: int | None = None
 ) -> tuple[JobFilter, frozenset[JobState]]:
     """
-    Say in which states jobs are few enough to be found by the index of their state.
+    Say in which states jobs are found by the index of their state.
 
-    Return it with the filter, which names one such state as such.
+    Those of an owner with a short history are found by the owner's index. With `reach`,
+    jobs that no index has, among more than so many in their state, are to be walked
+    through. Return it with the filter, which names one state as such unless it is.
     """
     states = where.states or frozenset({where.state} if where.state else ())
-    many = {
-        state
-        for state in states & _LIVE
-        if _is_named(where)
-        and count(connection, JobFilter(state=state), reach + 1) > reach
-    }
+    live = frozenset() if _is_in_group(where) else states & _LIVE
+    is_owned = isinstance(where.owner, Owner)
+    if live and is_owned and not _is_long(connection, where.owner):
+        many = live
+    elif is_owned or (reach is not None and _is_named(where)):
+        most = LIVE_REACH if reach is None else reach
+        many = frozenset(one for one in live if not _are_few(connection, one, most))
+    else:
+        many = frozenset()
     few = (_FEW | _LIVE) - many
     if len(states) == 1 and not many:
         return replace(where, state=next(iter(states)), states=frozenset()), few
@@ -229,6 +333,10 @@ DEAD_REACH: Final = 10_000
 """How many dead letters are looked at: they lie far apart."""
 OWNED_REACH: Final = 3_000
 """How many jobs of one owner are looked at: they lie still further apart."""
+NEXT: Final = 1_000
+"""Among how many of the next jobs a page is looked for."""
+LIVE_REACH: Final = 30_000
+"""Up to this many jobs in a live state, an owner's are found among those of all."""
 MOST: Final = 2**63 - 1
 """Greater than every number."""
 
@@ -350,11 +458,11 @@ def count_within(
     where, few = _by_index(connection, replace(where, oldest_first=False), reach)
     span = _span(connection, where, None, reach) if _is_walked(where, few) else None
     if span is None:
-        found = count(connection, where, most)
+        found = _count(connection, where, few, most)
         return found, found < most
     rare = where.states & few
     total = sum(
-        count(connection, part, most, span.edge) for part in _parts(where, rare)
+        _count(connection, part, few, most, span.edge) for part in _parts(where, rare)
     )
     common = replace(where, states=where.states - rare)
     query = sa.select(c.seq).select_from(job_table).where(*_conditions(common))
@@ -403,26 +511,37 @@ def count(
 
     With `edge`, count from that number on.
     """
-    if where.states and where.states <= _FEW | _LIVE:  # each has an index of its own
+    where, few = _by_index(connection, where)
+    return _count(connection, where, few, most, edge)
+
+
+def _count(
+    connection: sa.Connection,
+    where: JobFilter,
+    few: Collection[JobState],
+    most: int | None,
+    edge: int | None = None,
+) -> int:
+    if where.states and where.states.issubset(few):  # each has an index of its own
         parts = _parts(where, where.states)
-        total = sum(count(connection, part, most, edge) for part in parts)
+        total = sum(_count(connection, part, few, most, edge) for part in parts)
         return total if most is None else min(total, most)
-    query = sa.select(sa.func.count()).select_from(job_table)
-    if most is not None:
-        query = sa.select(c.seq).select_from(job_table)
-    query = query.where(*_conditions(where), *_until(where, edge))
-    query = query.where(*_numbered(connection, where))
-    # A tenant's live jobs are few beside all that it has.
-    is_live = where.state in _LIVE and not isinstance(where.owner, Owner)
-    by_state = where.state in _FEW or is_live
-    is_found = by_state or _is_in_group(where) or _has_own_index(where)
+    counted = sa.select(c.seq).select_from(job_table)
+    conditions = [*_conditions(where), *_until(where, edge)]
+    conditions += _numbered(connection, where)
+    counted = counted.where(*conditions)
+    is_found = where.state in few or _is_in_group(where) or _has_own_index(where)
     if where.owner is None or is_found:
-        query = query.where(*_owned(where))
+        counted = counted.where(*_owned(where))
     else:
-        query, _ = owned_jobs(connection, query, where.owner)
+        first = None if conditions else first_events(connection, where.owner)
+        if first is None:
+            counted, _ = owned_jobs(connection, counted, where.owner)
+        else:
+            counted = first
     if most is not None:
-        some = query.limit(most).subquery()
-        query = sa.select(sa.func.count()).select_from(some)
+        counted = counted.limit(most)
+    query = sa.select(sa.func.count()).select_from(counted.subquery())
     return int(connection.execute(query).scalar_one())
 
 
@@ -446,6 +565,7 @@ def has_tag(
 _FEW = frozenset(
     {JobState.BLOCKED, JobState.WAITING, JobState.RUNNING, JobState.FAILED}
 )
+_RARE = _FEW - {JobState.FAILED}
 _LIVE = frozenset({JobState.QUEUED, JobState.SCHEDULED})
 """Few in an idle system, the newest of all in a busy one."""
 

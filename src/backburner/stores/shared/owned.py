@@ -32,7 +32,22 @@ def owned_jobs(
 
     Return it with the column by which to sort and page.
     """
-    if connection.execute(_WITHOUT_OWNER).scalar():
+    if not _has_all_owners(connection):
         return query.where(*seen_by(view, jobs.c)), jobs.c.seq
     first = jobs.join(events, e.job == jobs.c.seq)
     return query.select_from(first).where(FIRST, *seen_by(view, e)), e.job
+
+
+def first_events(connection: Any, view: Visibility) -> sa.Select[Any] | None:
+    """
+    Select the numbers of all visible jobs, without reading the jobs.
+
+    `None`: not all first events name their owner yet.
+    """
+    if not _has_all_owners(connection):
+        return None
+    return sa.select(e.job).where(FIRST, *seen_by(view, e))
+
+
+def _has_all_owners(connection: Any) -> bool:
+    return not connection.execute(_WITHOUT_OWNER).scalar()
