@@ -35,7 +35,7 @@ _TILES: Final = {
     for state in ("queued", "running", "scheduled", "failed")
 }
 _NEWS: Final = {
-    "/v1/jobs?state=running&sort=oldest&limit=200": 2.0,
+    "/v1/jobs?state=running&sort=oldest&limit=100": 3.0,
     "/v1/dead-letters?limit=5": 5.0,
     "/v1/budgets": 10.0,
     "/v1/questions?limit=10": 10.0,
@@ -75,8 +75,8 @@ def overview(key: str, *, is_operator: bool) -> View:
 
 
 def jobs(key: str) -> View:
-    """Return the list of jobs, which asks for no shared answers."""
-    return View("jobs", key, NOTHING, {"/v1/jobs?limit=50": 2.0, "/v1/jobs/count": 2.0})
+    """Return the list of jobs."""
+    return View("jobs", key, {"/v1/jobs?limit=50": 2.0, "/v1/jobs/count": 2.0})
 
 
 def job(key: str, job: str) -> View:

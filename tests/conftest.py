@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import zlib
+from contextlib import contextmanager
 
 import asyncpg
 import botocore.loaders
@@ -254,15 +255,29 @@ async def postgres_url(_database):
     return _database
 
 
+@contextmanager
+def _kept_schema(server):
+    """Make a database that keeps its schema."""
+    name = f"test_{secrets.token_hex(6)}"
+    asyncio.run(_execute(server, f'CREATE DATABASE "{name}"'))
+    migrated = Migrated(server.rsplit("/", 1)[0] + f"/{name}")
+    yield migrated
+    migrated.close()
+    asyncio.run(_execute(server, f'DROP DATABASE "{name}" WITH (FORCE)'))
+
+
 @pytest.fixture(scope="session")
 def _migrated(postgres_server):
     """A second database of this process, which keeps its schema."""
-    name = f"test_{secrets.token_hex(6)}"
-    asyncio.run(_execute(postgres_server, f'CREATE DATABASE "{name}"'))
-    migrated = Migrated(postgres_server.rsplit("/", 1)[0] + f"/{name}")
-    yield migrated
-    migrated.close()
-    asyncio.run(_execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)'))
+    with _kept_schema(postgres_server) as migrated:
+        yield migrated
+
+
+@pytest.fixture(scope="session")
+def migrated_for_files(postgres_server):
+    """A third one, for servers that stay for a whole file; each file cleans it."""
+    with _kept_schema(postgres_server) as migrated:
+        yield migrated
 
 
 @pytest.fixture

@@ -57,7 +57,9 @@ BOTH_STORES = (
     "tests/http/test_jobs.py",
     "tests/http/test_reach.py",
     "tests/http/test_store_faults.py",
+    "tests/http/ui/test_crawl.py",
     "tests/http/ui/test_large.py",
+    "tests/http/ui/test_shifts.py",
 )
 """Those of them that run on both all the same."""
 CONTRACTS = ("tests/conformance/", "tests/store/")

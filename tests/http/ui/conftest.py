@@ -18,6 +18,7 @@ from backburner.demo import app as demo
 from backburner.domain.auth.access import ROLES, Role
 from backburner.engine.access.keys import Actor, NewKey
 from backburner.settings import Settings
+from tests import homes
 from tests.apps.documents.browser.contrast import TOO_FAINT
 from tests.browser import a_tab
 from tests.http.conftest import AT_ONCE, PEPPER, a_server
@@ -281,10 +282,19 @@ async def words(ctx, value: dict[str, Any]) -> str:
     return f"{name}-output"
 
 
+@pytest.fixture(scope="module")
+def store_of_file(request, tmp_path_factory):
+    """A store of the kind that a file asks for, or that its name has in this run."""
+    if getattr(request, "param", homes.one_of(request.path.name)) == "postgres":
+        migrated = request.getfixturevalue("migrated_for_files")
+        migrated.clean()
+        return migrated.url
+    return f"sqlite:///{tmp_path_factory.mktemp('ui')}/jobs.db"
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def dashboard(tmp_path_factory, axe):  # noqa: ARG001 - it may skip
-    folder = tmp_path_factory.mktemp("ui")
-    async with a_dashboard(f"sqlite:///{folder}/jobs.db") as dashboard:
+async def dashboard(store_of_file, axe):  # noqa: ARG001 - it may skip
+    async with a_dashboard(store_of_file) as dashboard:
         yield dashboard
 
 

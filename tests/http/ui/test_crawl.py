@@ -18,8 +18,14 @@ from backburner import Budget, http
 from backburner.domain.auth.access import ROLES, Role
 from backburner.domain.jobs.job import Owner
 from backburner.engine.access.keys import Actor, NewKey
+from tests import homes
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.parametrize(
+        "store_of_file", homes.STORES, indirect=True, scope="module"
+    ),
+]
 
 MAIN = Path(http.__file__).parent / "pages" / "ui" / "main.js"
 VIEWS = re.findall(r"\bpath: '(\w+)'", MAIN.read_text())

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from backburner.domain.auth.access import ROLES, Role
 from backburner.domain.jobs.job import Owner
@@ -419,7 +420,7 @@ Object.defineProperty(navigator.clipboard, 'writeText', {
 """
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def submitter(dashboard):
     """Run what was copied, and return the job that it submitted."""
     wanted = NewKey("shell", ROLES[Role("user")], user="1")

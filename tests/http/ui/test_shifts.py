@@ -7,9 +7,15 @@ import pytest_asyncio
 
 from backburner.domain.jobs.job import Owner
 from backburner.engine.submit.submission import Options
+from tests import homes
 from tests.http.ui.conftest import broken
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.parametrize(
+        "store_of_file", homes.STORES, indirect=True, scope="module"
+    ),
+]
 
 ANN = Owner("terns", "ann")
 OWN = Owner("terns", "1")
