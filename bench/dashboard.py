@@ -68,6 +68,9 @@ FILTERS: Final = (
     "tag=t7",
     "tag=rare",
     "tag=absent",
+    "metadata=kind=k8",
+    "metadata=order=rare",
+    "metadata=order=absent",
     "queue=q2",
     "queue=absent",
     "worker=w_bench",
@@ -76,6 +79,9 @@ FILTERS: Final = (
     "user={user}&state=blocked",
     "user={user}&state=cancelled",
     "user={user}&tag=rare",
+    "user={user}&metadata=order=rare",
+    "state=cancelled&metadata=order=rare",
+    "state=failed&metadata=kind=k8",
     "state=cancelled&tag=rare",
     "state=cancelled&capability=bench.c3",
     "state=failed&capability=bench.c3",
@@ -94,6 +100,7 @@ FILTERS: Final = (
     "capability=webhook.deliver&state=queued,scheduled,running",
     "sort=oldest",
     "sort=oldest&tag=rare",
+    "sort=oldest&metadata=order=rare",
     "sort=oldest&state=cancelled",
 )
 OTHERS: Final = (

@@ -33,7 +33,7 @@ JOBS: Final = f"""
 INSERT INTO jobs (seq, id, tenant, "user", capability, queue, state, worker, token,
   priority, rank, attempt, max_attempts, events, created_at, ready_at, run_at,
   started_at, finished_at, input, output, error_code, fingerprint, tags,
-  flow, step, batch, open)
+  metadata, flow, step, batch, open)
 SELECT i, 'job_' || i,
   CASE WHEN i % 10 = 0 AND i > 2 * {{steps}} THEN 'other' ELSE 'default' END,
   'u' || CASE WHEN {PAIRED} THEN i / 1000 % {{users}} ELSE i % {{users}} END,
@@ -51,6 +51,9 @@ SELECT i, 'job_' || i,
   CASE WHEN state = 'failed' THEN 'E' || (i % 7) END,
   CASE WHEN state = 'failed' THEN 'f' || (i % 7) END,
   CASE WHEN i % 100000 = 11 THEN 'rare' ELSE 't' || (i % 50) END,
+  CASE WHEN i % 100000 = 11 THEN '{{{{"order":"rare"}}}}'
+    WHEN i % 2 = 0
+      THEN '{{{{"kind":"k' || (i % 50) || '","order":"A-' || i || '"}}}}' END,
   CASE WHEN i <= {{steps}} THEN 1 WHEN {PAIRED} THEN i / 1000 END,
   CASE WHEN i <= {{steps}} OR {PAIRED} THEN 's' || i END,
   CASE WHEN i > {{steps}} AND i <= 2 * {{steps}} AND NOT {PAIRED} THEN 1 END,
@@ -195,7 +198,7 @@ def _uptime() -> int:
 
 
 def fill(url: str, count: int, now: int, users: int = USERS) -> None:
-    """Write jobs in all states, of many users, capabilities and tags."""
+    """Write jobs in all states, of many users, capabilities, tags and metadata."""
     for statement in _statements(url, count, now, users):
         _run(url, statement)
     if _is_postgres(url):

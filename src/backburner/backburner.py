@@ -27,7 +27,12 @@ from backburner.engine.options import SubmitGroupOptions, SubmitOptions
 from backburner.engine.registry import Capability
 from backburner.engine.run.worker import Worker
 from backburner.engine.submit.budgets import Budgets
-from backburner.engine.submit.submission import LOCAL, group_options, job_options
+from backburner.engine.submit.submission import (
+    LOCAL,
+    check_sought,
+    group_options,
+    job_options,
+)
 from backburner.engine.ticket import Ticket
 from backburner.engine.transaction import Transaction, View
 from backburner.engine.unserved import UnservedQueues
@@ -357,15 +362,21 @@ class Backburner:
         *,
         queue: str | None = None,
         capability: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> Sequence[Job]:
         """
         Return an owner's jobs, the newest first, without their inputs and outputs.
 
-        `before` is the `seq` of the last job of the previous page.
+        With `metadata`, those that have all of its texts under the same names. `before`
+        is the `seq` of the last job of the previous page.
         """
-        where = JobFilter(owner, capability=capability, queue=queue)
+        if metadata:
+            check_sought(metadata)
+        where = JobFilter(
+            owner, capability=capability, queue=queue, metadata=metadata or None
+        )
         return await self.engine.jobs(where, before=before, limit=limit)
 
     async def cancel(self, job_id: str, owner: Owner = LOCAL) -> Job:

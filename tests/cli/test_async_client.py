@@ -56,9 +56,9 @@ async def test_many_wait_at_once(client):
 
 async def test_a_submit_whose_answer_is_lost_is_repeated_and_is_one_job(client, cutter):
     async with AsyncClient(cutter.url) as through:
-        ticket = await through.submit("demo.echo", {}, tags=["lost async"])
+        ticket = await through.submit("demo.echo", {}, metadata={"lost": "async"})
 
-    found = [job["id"] async for job in client.jobs(tag="lost async")]
+    found = [job["id"] async for job in client.jobs(metadata={"lost": "async"})]
 
     assert 2 == len(cutter.requests)
     assert [ticket.id] == found

@@ -287,6 +287,22 @@ def test_jobs_are_filtered_and_limited(ask, client):
     assert "" == none.stdout
 
 
+def test_jobs_are_found_by_metadata(ask, client):
+    odd = {"order": "B = 7", "a name": 'ж "🎶"'}
+    job = client.submit("demo.echo", {}, metadata={**odd, "more": ""})
+    client.submit("demo.echo", {}, metadata={"order": "B = 7"})
+    options = [f"--metadata={name}={text}" for name, text in odd.items()]
+
+    found = ask("jobs", *options, "--json")
+    wrong = ask("jobs", "--metadata", "order")
+
+    assert [job["id"]] == [one["id"] for one in the_lines_of(found)]
+    assert [job["id"]] == [one["id"] for one in client.jobs(metadata=odd)]
+    assert (2, "--metadata: write NAME=TEXT") == (
+        *(wrong.returncode, wrong.stderr.splitlines()[-1][-27:]),
+    )
+
+
 def test_dead_letters_are_listed_explained_and_retried(ask, client, dead):
     listed = ask("dead-letters", "list")
     groups = the_lines_of(ask("dead-letters", "list", "--json"))

@@ -109,6 +109,7 @@ LISTS = {
     "page": lambda c: listing.jobs(c, JobFilter(ANN), OTHERS, 2),
     "count": lambda c: listing.count(c, JobFilter(ANN)),
     "tag": jobs(JobFilter(ANN, tag="none")),
+    "metadata": jobs(JobFilter(ANN, metadata={"order": "none"})),
     "capability": jobs(JobFilter(ANN, capability="none")),
     "queued": jobs(in_state("queued")),
     "succeeded": jobs(in_state("succeeded", tag="none")),

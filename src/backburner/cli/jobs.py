@@ -382,6 +382,13 @@ def jobs(
     ] = None,
     queue: Annotated[str | None, typer.Option(help="Only jobs of this queue.")] = None,
     tag: groups.TagOption = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only jobs with this text in their metadata. Can be repeated.",
+            metavar="NAME=TEXT",
+        ),
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Start: 1h or 2d ago, or 2030-01-31T09:00:00Z.")
     ] = None,
@@ -398,6 +405,7 @@ def jobs(
         capability=capability,
         queue=queue,
         tag=tag,
+        metadata=_metadata(metadata),
         since=moment_of(since),
         flow=flow,
         batch=batch,

@@ -320,7 +320,9 @@ class RequestPolicy:
 
     def jobs(self, which: JobsQuery) -> Dialogue[None]:
         """Emit jobs, newest first."""
-        return self.pages("/v1/jobs", which)
+        metadata = which.get("metadata") or {}
+        pairs = [f"{name}={text}" for name, text in metadata.items()]
+        return self.pages("/v1/jobs", {**which, "metadata": pairs or None})
 
     def failures(self) -> Dialogue[None]:
         """Emit the groups of dead letters, the latest first."""

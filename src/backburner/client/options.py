@@ -77,6 +77,8 @@ class JobsQuery(TypedDict, total=False):
     capability: str | None
     queue: str | None
     tag: str | None
+    metadata: Mapping[str, str] | None
+    """Each of these names has this text in the metadata of the job."""
     user: str | None
     since: datetime | str | None
     until: datetime | str | None

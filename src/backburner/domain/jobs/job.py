@@ -144,7 +144,7 @@ class NewJob:
     deadline: Instant | None = None
     tags: Sequence[str] = ()
     metadata: Mapping[str, str] | None = None
-    """What the caller keeps with it; the platform does not read it."""
+    """What the caller keeps with it; the platform only searches it."""
     request_id: str | None = None
     idempotency_key: str | None = None
     body_hash: str | None = None

@@ -356,7 +356,7 @@ def _check(options: Options) -> None:
     if options.run_at is not None and options.delay is not None:
         raise refused_field("run_at", "give either run_at or delay")
     if options.metadata:
-        _check_metadata(options.metadata)
+        check_metadata(options.metadata)
     check_group(options)
     if options.max_attempts is not None and not 1 <= options.max_attempts <= 100:  # noqa: PLR2004
         raise refused_field("max_attempts", "must be a whole number from 1 to 100")
@@ -376,7 +376,8 @@ def check_group(options: Options | GroupOptions) -> None:
         )
 
 
-def _check_metadata(metadata: Mapping[Any, Any]) -> None:
+def check_metadata(metadata: Mapping[Any, Any]) -> None:
+    """Refuse metadata that is not kept with a job."""
     if len(metadata) > MAX_METADATA:
         raise refused_field("metadata", f"at most {MAX_METADATA} keys")
     for key, value in metadata.items():
@@ -389,6 +390,15 @@ def _check_metadata(metadata: Mapping[Any, Any]) -> None:
                 f"metadata.{key}",
                 f"must be a text of at most {MAX_METADATA_VALUE} characters",
             )
+
+
+def check_sought(metadata: Mapping[Any, Any]) -> None:
+    """Refuse metadata that no job has, or that stores cannot find."""
+    check_metadata(metadata)
+    for key, value in metadata.items():
+        # In JSON these look like what is between a text and the next.
+        if {key, value} == {":", ","}:
+            raise refused_field("metadata", f"{key}={value} cannot be searched for")
 
 
 def _plain(metadata: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -68,6 +68,7 @@ from backburner.http.schemas.jobs import (
     JobSelection,
     JobView,
     followed_by,
+    metadata_of,
     told_to,
 )
 from backburner.http.shared_answers import shareable
@@ -349,6 +350,7 @@ async def selected(
         capability=asked.capability,
         queue=asked.queue,
         tag=asked.tag,
+        metadata=metadata_of(asked.metadata) if asked.metadata else None,
         since=instant(asked.since),
         until=instant(asked.until),
         fingerprint=asked.fingerprint,

@@ -5,7 +5,7 @@ Responses are written by `wire`; their models are used for OpenAPI and in tests.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from backburner.domain.errors import InvalidInput
 from backburner.domain.events.publication import TOPIC_PATTERN
 from backburner.domain.jobs.job import JobState
 from backburner.domain.jobs.step import FORK_TAG
@@ -36,6 +37,7 @@ from backburner.engine.submit.submission import (
     MAX_TAG_LENGTH,
     MAX_TAGS,
     MAX_TOKENS,
+    check_sought,
 )
 from backburner.http.schemas.models import list_of, model_of, page_of
 from backburner.shapes import jobs, operations, problems
@@ -99,6 +101,42 @@ Metadata = Annotated[
     Field(
         max_length=MAX_METADATA,
         description="Texts by name that are kept with the job and shown with it.",
+    ),
+]
+
+
+def read_pairs(pairs: Any) -> Any:
+    """Accept a single pair in place of a list."""
+    return [pairs] if isinstance(pairs, str) else pairs
+
+
+def check_pairs(pairs: list[str]) -> list[str]:
+    """Refuse pairs that are malformed, or that no job can have."""
+    if not all("=" in pair for pair in pairs):
+        raise ValueError("must be NAME=TEXT, such as order=A-1042")
+    metadata = metadata_of(pairs)
+    if len(metadata) < len(pairs):
+        raise ValueError("must not contain a name twice")
+    try:
+        check_sought(metadata)
+    except InvalidInput as error:
+        raise ValueError(error.fields[0].message) from None
+    return pairs
+
+
+def metadata_of(pairs: Iterable[str]) -> dict[str, str]:
+    """Split each pair at its first `=`."""
+    parts = (pair.partition("=") for pair in pairs)
+    return {name: text for name, _, text in parts}
+
+
+Pairs = Annotated[
+    list[str],
+    BeforeValidator(read_pairs),
+    AfterValidator(check_pairs),
+    Field(
+        description="`NAME=TEXT`, exactly as in the metadata; several must all match.",
+        examples=[["order=A-1042"]],
     ),
 ]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
@@ -264,6 +302,7 @@ class JobSelection(BaseModel):
     capability: Name | None = None
     queue: Name | None = None
     tag: Tag | None = None
+    metadata: Pairs | None = None
     user: Name | None = Field(
         None, description="Of this user; for callers that see the whole tenant."
     )

@@ -19,6 +19,8 @@ class JobFilter:
     capability: str | None = None
     queue: str | None = None
     tag: str | None = None
+    metadata: Mapping[str, str] | None = None
+    """Each of these names has this text, exactly, in the metadata of the job."""
     fingerprint: str | None = None
     since: Instant | None = None
     """Submitted at this time or later."""

@@ -29,6 +29,7 @@ from backburner.stores.shared.paging import (
     unindexed,
 )
 from backburner.stores.shared.rows import JOB_COLUMNS, LISTED_COLUMNS, as_job, as_listed
+from backburner.stores.shared.settling import as_json
 from backburner.stores.tables import events as event_table
 from backburner.stores.tables import flows as flow_table
 from backburner.stores.tables import jobs as job_table
@@ -295,7 +296,7 @@ def _by_index(
 def _is_named(where: JobFilter) -> bool:
     """Say whether jobs are asked for by something that no index has."""
     named = (where.capability, where.queue, where.tag, where.since, where.until)
-    return any(one is not None for one in named)
+    return bool(where.metadata) or any(one is not None for one in named)
 
 
 def _has_own_index(where: JobFilter) -> bool:
@@ -558,8 +559,31 @@ def has_tag(
     tags: sa.ColumnElement[str | None], tag: str | sa.BindParameter[str]
 ) -> sa.ColumnElement[bool]:
     """Say that a tag is among those stored: as it is written, unlike with LIKE."""
-    padded = "\n" + tags + "\n"
-    return sa.func.replace(padded, "\n" + tag + "\n", "") != padded
+    return _contains("\n" + tags + "\n", "\n" + tag + "\n")
+
+
+def has_pair(
+    metadata: sa.ColumnElement[str | None], name: str, text: str
+) -> sa.ColumnElement[bool]:
+    """
+    Say that metadata has this text under this name.
+
+    The stored JSON is searched for the pair as it is written there. This is exact:
+    quotes within a text are escaped, so those of the pair are the ends of texts. Only
+    the pairs that `check_sought` refuses look like the end of one text and the start of
+    the next. Functions that parse JSON would fail if any stored text is malformed.
+    """
+    # A comma before each name, also in place of the brace before the first one.
+    return _contains(
+        "," + sa.func.substr(metadata, 2), f",{as_json({name: text})[1:-1]}"
+    )
+
+
+def _contains(
+    text: sa.ColumnElement[str | None], part: str | sa.ColumnElement[str]
+) -> sa.ColumnElement[bool]:
+    """Say that a text has a part, as it is written: LIKE has wildcards."""
+    return sa.func.replace(text, part, "") != text
 
 
 _FEW = frozenset(
@@ -806,6 +830,8 @@ def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
         conditions.append(of_batch(where.batch))
     if where.tag is not None:
         conditions.append(has_tag(c.tags, where.tag))
+    for name, text in (where.metadata or {}).items():
+        conditions.append(has_pair(c.metadata, name, text))
     return conditions
 
 

@@ -31,6 +31,24 @@ from backburner.testing.store.acts import (
 )
 
 HOUR = 3_600 * SECOND
+ODD_METADATA = {
+    "order": "A-1042",
+    "a_b%": "_100%",
+    "a note of theirs": "two words",
+    "path.$.order[0]": "$.order",
+    'a "name"': 'a "text", 1',
+    "it's": "x' OR '1'='1",
+    "back\\slash": "C:\\new\\",
+    "a=b": "c=d=e",
+    "ключ": "ж",
+    "emoji 🎶": "👩‍👩‍👧 🎶",
+    "lines": "one\ntwo\t\u202e\x1f",
+    "json": '{"order":"A-1042"}',
+    "separators": '","',
+    ":": ":",
+    "\u00e9": "e\u0301",
+}
+"""Metadata that a search in stored text might find where it is not, or not find."""
 
 
 class KeeperConformance(WithWorkers):
@@ -83,6 +101,7 @@ class KeeperConformance(WithWorkers):
             JobFilter(state=JobState.CANCELLED),
             JobFilter(states=frozenset({JobState.CANCELLED, JobState.QUEUED})),
             JobFilter(tag="rare", since=NOON),
+            JobFilter(metadata={"order": "rare"}),
         ],
     )
     async def test_a_walk_in_short_steps_finds_what_a_list_finds(
@@ -96,7 +115,8 @@ class KeeperConformance(WithWorkers):
         for place in range(14):
             tags = ("rare",) if place % 5 == 0 else ("t",)
             owned = BOB if place == 7 else ANN
-            job_id = await submit(store, tags=tags, owner=owned)
+            metadata = {"order": tags[0]}
+            job_id = await submit(store, tags=tags, owner=owned, metadata=metadata)
             if place % 3 == 0:
                 job = await find(store, job_id)
                 await store.move([move(job, cancel(job, "no", now=NOON))])
@@ -224,6 +244,35 @@ class KeeperConformance(WithWorkers):
         )
 
         assert expected == len(await store.jobs(where, before=None, limit=9))
+
+    @pytest.mark.parametrize("name", ODD_METADATA)
+    async def test_jobs_are_found_by_metadata_exactly(
+        self, store: Store, name: str
+    ) -> None:
+        text = ODD_METADATA[name]
+        mine = await submit(store, metadata={"first": "1", name: text, "last": ""})
+        pair = {name: text}
+        await submit(store)
+        await submit(store, metadata={"first": text, "note": f',"{name}":"{text}"'})
+        for other in {f"{text} ", f" {text}", text[:-1], text.swapcase()} - {text}:
+            await submit(store, metadata={name: other})
+        for other in {f"{name} ", f" {name}", f",{name}", name.swapcase()} - {name}:
+            await submit(store, metadata={other: text})
+
+        async def found(metadata: dict[str, str]) -> list[str]:
+            where = JobFilter(metadata=metadata)
+            listed = await store.jobs(where, before=None, limit=99)
+            walked, _ = await store.walk(where, before=None, limit=99, reach=99)
+            assert listed == walked
+            assert len(listed) == await store.count(where)
+            assert (len(listed), True) == await store.count_within(
+                where, most=99, reach=99
+            )
+            return [job.id for job in listed]
+
+        assert [mine] == await found(pair)
+        assert [mine] == await found({**pair, "first": "1", "last": ""})
+        assert [] == await found({**pair, "first": "2"})
 
     async def test_dead_letters_are_grouped_by_what_went_wrong(
         self, store: Store
