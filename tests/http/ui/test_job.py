@@ -30,6 +30,7 @@ BROKEN = """
 }).map(one => one.innerText)
 """
 """The names of facts that take more than one line."""
+LISTED = "[...document.querySelectorAll('.jobs tbody tr')].map(one => one.dataset.id)"
 TIMELINE = "document.querySelector('.timeline').innerText"
 PANEL = "document.getElementById('panel').innerText"
 
@@ -70,6 +71,26 @@ async def test_a_long_tag_leaves_the_names_of_facts_on_one_line(dashboard):
         await dashboard.shows(TAG[:40], ".facts")
         assert [] == await dashboard.tab.evaluate(BROKEN), width
     await dashboard.tab.look()
+
+
+async def test_metadata_leads_to_the_jobs_that_have_it(dashboard):
+    job = await submit(dashboard, "demo.echo", {})
+    bare = Options(owner=ANN, metadata={"order": "A-1042", "none": " "})
+    other = await dashboard.server.backburner.engine.submit("demo.echo", {}, bare)
+    await dashboard.log_in(tenant="owls")
+    for source, shown, found, missing in (
+        (job, "A-1042", {job, other.id}, set()),
+        (job, "<img src", {job}, {other.id}),
+        (other.id, "“”", {other.id}, {job}),
+    ):
+        await dashboard.visit(f"jobs/{source}")
+        await dashboard.click(shown, ".facts dd.given a")
+        await dashboard.tab.until(f"{LISTED}.includes('{source}')")
+        listed = {*await dashboard.tab.evaluate(LISTED)}
+        assert (found, set()) == (listed & (found | missing), listed & missing)
+    await dashboard.visit(f"jobs/{other.id}")
+    await dashboard.shows("“”", ".facts")
+    await dashboard.check("job with empty metadata")
 
 
 async def test_why_a_job_waits_is_said(dashboard):

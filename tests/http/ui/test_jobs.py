@@ -387,3 +387,87 @@ async def test_an_administrator_cancels_the_jobs_of_all_users(dashboard):
     await dashboard.click("Cancel", ".bulk button.danger")
     await dashboard.click("Cancel all 55 matching jobs", "dialog button")
     await dashboard.shows("55 jobs cancelled, 0 skipped.")
+
+
+FILLED = """
+document.getElementById('query').value = %r
+document.getElementById('query').focus()
+"""
+
+
+async def test_jobs_are_found_by_metadata(dashboard):
+    pairs = {"order": "A-1042", "a note": 'of "ann": C:\\new', "odd": "\u202e\n:"}
+    await submit(dashboard, 1, "demo.echo", metadata=pairs)
+    await submit(dashboard, 2, "demo.echo", metadata={"order": "A-1042"})
+    await submit(dashboard, 1, "demo.echo", metadata={"order": "A 7", "by:": "x:"})
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs")
+    await dashboard.tab.until(f"{ROWS} >= 4")
+    for typed, rows, kept in (
+        ("metadata:order=A-1042", 3, "metadata:order=A-1042"),
+        ('metadata:order="A 7" sort:oldest', 1, 'metadata:"order=A 7" sort:oldest'),
+        ('metadata:"order=A 7" metadata:by:=x:', 1, None),
+        ("metadata:order=A", 0, None),
+        ('metadata:"a note=of \\"ann\\": C:\\\\new" metadata:order=A-1042', 1, None),
+        ('metadata:"odd=\\u202e\\n:"', 1, None),
+    ):
+        await dashboard.tab.evaluate(FILLED % typed)
+        await dashboard.tab.press("Enter")
+        await dashboard.tab.until(
+            f"{ROWS} === {rows} && !document.querySelector('.stale')"
+        )
+        await dashboard.tab.evaluate("document.getElementById('query').blur()")
+        assert (kept or typed) == await dashboard.tab.evaluate(TYPED)
+        # What the box contains means what the address means.
+        address = await dashboard.tab.evaluate("location.search")
+        await dashboard.tab.evaluate(FILLED % (kept or typed))
+        await dashboard.tab.press("Enter")
+        assert address == await dashboard.tab.evaluate("location.search")
+    await dashboard.tab.evaluate(FILLED % "metadata:order")
+    await dashboard.tab.press("Enter")
+    await dashboard.shows("“order” is not a pair")
+    dashboard.check_quiet()
+
+
+async def test_the_query_box_completes_pairs_of_metadata(dashboard):
+    await submit(dashboard, 1, "demo.echo", metadata={"order": 'B "7"', "by:": "x:"})
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs")
+    await dashboard.tab.until(f"{ROWS} > 0")
+    await dashboard.tab.press("/")
+    await dashboard.tab.page.keyboard.type("me")
+    await dashboard.tab.until(f"{OFFERED}.join() === 'metadata:'")
+    await dashboard.tab.press("ArrowDown")
+    await dashboard.tab.press("Enter")
+    await dashboard.tab.until(f"{OFFERED}.length > 1")
+    await dashboard.tab.page.keyboard.type('"order=B')
+    await dashboard.tab.until(f"""{OFFERED}.join() === 'order=B "7"'""")
+    await dashboard.tab.press("ArrowDown")
+    await dashboard.tab.press("Enter")
+    await dashboard.tab.page.keyboard.type("metadata:by")
+    await dashboard.tab.until(f"{OFFERED}.join() === 'by:=x:'")
+    await dashboard.tab.press("ArrowDown")
+    await dashboard.tab.press("Enter")
+    typed = 'metadata:"order=B \\"7\\"" metadata:by:=x: '
+    assert typed == await dashboard.tab.evaluate(TYPED)
+    await dashboard.tab.press("Enter")
+    await dashboard.tab.until(f"{ROWS} === 1")
+    dashboard.check_quiet()
+
+
+async def test_a_bulk_action_reaches_what_metadata_finds(dashboard):
+    later = datetime(2100, 1, 1, tzinfo=UTC)
+    both = {"bulk": "a b", "part": "1"}
+    owner, some = Owner("birds", "1"), {"bulk": "a b"}
+    await submit(dashboard, 60, "demo.echo", owner, run_at=later, metadata=both)
+    await submit(dashboard, 1, "demo.echo", owner, run_at=later, metadata=some)
+    await dashboard.log_in(tenant="birds")
+    await dashboard.visit("jobs?metadata=bulk%3Da+b&metadata=part%3D1")
+    await dashboard.tab.until(f"{ROWS} === 50")
+    await dashboard.shows("60 match")
+    await dashboard.tab.click("thead input")
+    await dashboard.click("Select all 60 matching")
+    await dashboard.click("Cancel", ".bulk button.danger")
+    await dashboard.click("Cancel all 60 matching jobs", "dialog button.danger")
+    await dashboard.shows("60 cancelled, 0 skipped")
+    dashboard.check_quiet()

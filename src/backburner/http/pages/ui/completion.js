@@ -1,11 +1,32 @@
 // A text box for `field:value` words that completes the word at the cursor.
-import { html, useRef, useState, bounded } from './core.js'
+import { html, useRef, useState, bounded, HIDDEN } from './core.js'
 
 const MOST = 12
 
+/** Split a text into words; one may contain spaces in quotes. */
+export const words = text => text.match(/\w+:[^\s"]*"(?:\\.|[^"\\])*"|\S+/g) || []
+
+/** Read `field:value`; the value, or the end of it, may be in quotes, with the escapes of JSON. */
+export function readWord(word) {
+  const [, field, plain, quoted = ''] = word.match(/^(\w+):([^"]*)(?:"((?:\\.|[^"\\])*)"?)?$/) || []
+  if (!field) return null
+  try {
+    return { field, value: plain + JSON.parse(`"${quoted}"`) }
+  } catch {
+    return { field, value: plain + quoted }
+  }
+}
+
+/** Write a word that `readWord` reads, without characters that an input would drop or that change its direction. */
+export function writeWord(field, value) {
+  if (!/[\s"]/.test(value) && value.search(HIDDEN) < 0) return `${field}:${value}`
+  const escaped = one => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`
+  return `${field}:${JSON.stringify(value).replace(HIDDEN, escaped)}`
+}
+
 /** Split a text around the word that the cursor is in or after. */
 function wordAt(text, cursor) {
-  const start = cursor - text.slice(0, cursor).match(/(?:\w+:"[^"]*|\S*)$/)[0].length
+  const start = cursor - text.slice(0, cursor).match(/(?:\w+:[^\s"]*"(?:\\.|[^"\\])*|\S*)$/)[0].length
   const rest = text.slice(cursor).match(/^\S*/)[0]
   return { before: text.slice(0, start), word: text.slice(start, cursor), after: text.slice(cursor + rest.length) }
 }
@@ -17,7 +38,7 @@ function wordAt(text, cursor) {
  * `lists` there may be several, separated by commas.
  */
 export function completions(word, fields, lists = []) {
-  const [, field, quote, value] = word.match(/^(\w+):("?)(.*)$/s) || []
+  const { field, value } = readWord(word) ?? {}
   if (!field) return Object.keys(fields).filter(name => name.startsWith(word)).map(name => ({ label: `${name}:`, text: `${name}:` }))
   const given = lists.includes(field) ? value.split(',') : [value]
   const last = given.pop().toLowerCase()
@@ -25,10 +46,7 @@ export function completions(word, fields, lists = []) {
   // What begins with the text comes before what contains it.
   const begins = known.filter(one => one.toLowerCase().startsWith(last))
   const contains = known.filter(one => !begins.includes(one) && one.toLowerCase().includes(last))
-  return [...begins, ...contains].filter(one => !one.includes('"')).slice(0, MOST).map(one => {
-    const whole = [...given, one].join(',')
-    return { label: one, text: quote || /\s/.test(whole) ? `${field}:"${whole}"` : `${field}:${whole}` }
-  })
+  return [...begins, ...contains].slice(0, MOST).map(one => ({ label: one, text: writeWord(field, [...given, one].join(',')) }))
 }
 
 const CARET = new Set(['ArrowLeft', 'ArrowRight', 'Home', 'End'])
@@ -51,7 +69,7 @@ export function Completed({ box, fields, lists, ask, ...attributes }) {
   const accept = one => {
     const { before, after } = wordAt(box.current.value, box.current.selectionStart)
     // A field goes on with its value; after a value comes the next word.
-    const isField = one.text.endsWith(':')
+    const isField = !readWord(one.text).value
     const start = `${before}${one.text}${isField ? '' : ' '}`
     box.current.value = start + (isField ? after : after.trimStart())
     box.current.setSelectionRange(start.length, start.length)

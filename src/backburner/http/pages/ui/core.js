@@ -242,7 +242,8 @@ export const route = signal(read())
 addEventListener('popstate', () => (route.value = read()))
 
 export function address(path, query = {}) {
-  const kept = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '')
+  const pairs = Object.entries(query).flatMap(([name, values]) => [values].flat().map(value => [name, value]))
+  const kept = pairs.filter(([, value]) => value !== undefined && value !== null && value !== '')
   const text = new URLSearchParams(kept).toString().replaceAll('%2C', ',').replaceAll('%3A', ':')
   return `/ui/${path}${text ? `?${text}` : ''}`
 }
@@ -547,7 +548,7 @@ export function bounded(text, most) {
 }
 
 const MARKS = /(\p{M}{4})\p{M}+/gu
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g
+export const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g
 /** Show control characters (ANSI, direction overrides) as code points, and few marks on a letter. */
 export const visible = text =>
   String(text).replace(MARKS, '$1').replace(HIDDEN, found => `⟨${found.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`)

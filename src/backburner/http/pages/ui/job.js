@@ -318,7 +318,7 @@ export function Job({ id }) {
       <dt>Started</dt><dd><${Ago} at=${job.started_at} /></dd>
       <dt>Ended</dt><dd><${Ago} at=${job.finished_at} /></dd>
       ${job.tags.length > 0 && html`<dt>Tags</dt><dd>${job.tags.slice(0, 20).map(tag => html`<a class="tag" href=${`/ui/jobs?tag=${encodeURIComponent(tag)}`}><${Name} text=${tag} most=${40} /></a> `)}</dd>`}
-      ${Object.entries(job.metadata).map(([name, text]) => html`<dt class="given"><${Name} text=${name} most=${64} /></dt><dd class="given" dir="auto">${inline(text, 600)}</dd>`)}
+      ${Object.entries(job.metadata).map(([name, text]) => html`<dt class="given"><${Name} text=${name} most=${64} /></dt><dd class="given" dir="auto"><a href=${address('jobs', { metadata: `${name}=${text}` })}>${inline(text, 600).trim() || '“”'}</a></dd>`)}
       ${job.flow_id && html`<dt>Flow</dt><dd class="mono"><a href=${`/ui/flows/${encodeURIComponent(job.flow_id)}`}>${bounded(job.flow_id, 60)}</a>${job.step ? `, step ${bounded(job.step, 60)}` : ''}</dd>`}
       ${job.batch_id && html`<dt>Batch</dt><dd class="mono"><a href=${`/ui/batches/${encodeURIComponent(job.batch_id)}`}>${bounded(job.batch_id, 60)}</a></dd>`}
       ${job.forked_from && html`<dt>Forked from</dt><dd class="mono"><a href=${`/ui/jobs/${encodeURIComponent(job.forked_from)}`}>${bounded(job.forked_from, 60)}</a></dd>`}

@@ -3,10 +3,10 @@ import {
   html, AGE, useEffect, useRef, useState, useSignal, address, Ago, api, batch, exact, go, may, me, money, now, number, reconnected, route, say,
   sayProblem, signal, span, throttled, useApi, useEvents, useKeys, bounded,
 } from './core.js'
-import { Completed } from './completion.js'
+import { Completed, readWord, words, writeWord } from './completion.js'
 import { confirmed, Empty, Failure, Frame, Head, inline, LIVE, Name, State, STATES, useSample } from './parts.js'
 
-const FIELDS = ['state', 'capability', 'queue', 'tag', 'user', 'since', 'until', 'fingerprint', 'flow', 'batch', 'worker', 'sort']
+const FIELDS = ['state', 'capability', 'queue', 'tag', 'metadata', 'user', 'since', 'until', 'fingerprint', 'flow', 'batch', 'worker', 'sort']
 const PAGE = 50
 const SPAN = /^(\d+)(s|m|min|h|d|w)$/
 const SIZES = { s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
@@ -14,18 +14,22 @@ const SIZES = { s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000, w:
 /** Where the list of jobs was left: its filters. */
 export const lastJobs = signal('/ui/jobs')
 
+/** The values of a filter: of `metadata` there may be several. */
+const all = value => [value ?? []].flat().filter(Boolean)
+
 // --- The query box: `state:failed queue:mail since:2h` --------------------------------
 
 /** Read the query box; return the filters, or what is wrong with it. */
 export function parse(text) {
   const query = {}
-  for (const word of text.match(/\w+:"[^"]*"|\S+/g) || []) {
-    const [, field, value] = word.match(/^(\w+):"?([^"]*)"?$/) || []
+  for (const word of words(text)) {
+    const { field, value } = readWord(word) ?? {}
     if (/^job_[\w-]+$/.test(word)) return { job: word }
     if (!field) return { error: `“${bounded(word, 40)}” is not a filter. Write for example state:failed or tag:nightly.` }
     if (!FIELDS.includes(field)) return { error: `There is no filter “${bounded(field, 40)}”. Use ${FIELDS.join(', ')}.` }
     if (!value) return { error: `The filter “${field}” has no value. Write ${field}:VALUE.` }
-    query[field] = ['since', 'until'].includes(field) ? zoned(value) : value
+    if (field === 'metadata') query.metadata = [...all(query.metadata), value]
+    else query[field] = ['since', 'until'].includes(field) ? zoned(value) : value
   }
   return { query, error: problemOf(query) }
 }
@@ -35,12 +39,14 @@ function problemOf(query) {
   if (wrong.length) return `“${bounded(wrong[0], 40)}” is not a state. Use ${STATES.join(', ')}.`
   for (const field of ['since', 'until'])
     if (query[field] && !instant(query[field])) return `“${field}” must be an age such as 30m, 2h or 7d, or a time such as 2030-01-31T12:00.`
+  for (const pair of all(query.metadata))
+    if (pair.indexOf('=') < 1) return `“${bounded(pair, 40)}” is not a pair. Write for example metadata:order=A-1042.`
   if (query.sort && !['newest', 'oldest'].includes(query.sort)) return '“sort” must be newest or oldest.'
   return ''
 }
 
 export const write = query =>
-  FIELDS.filter(field => query[field]).map(field => `${field}:${/\s/.test(query[field]) ? `"${query[field]}"` : query[field]}`).join(' ')
+  FIELDS.flatMap(field => all(query[field]).map(value => writeWord(field, value))).join(' ')
 
 const DAY = /^\d{4}-\d\d-\d\d$/
 const LOCAL = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?$/
@@ -64,7 +70,7 @@ function instant(text) {
 /** Return the filters as the API takes them. */
 function asked(query) {
   const sent = {}
-  for (const field of FIELDS) if (query[field]) sent[field] = query[field]
+  for (const field of FIELDS) if (all(query[field]).length) sent[field] = query[field]
   for (const field of ['since', 'until']) if (sent[field]) sent[field] = instant(sent[field])
   return sent
 }
@@ -156,10 +162,11 @@ function Query({ box, text, rows }) {
   const capabilities = useApi(isUsed ? '/v1/capabilities' : null)
   const queues = useApi(isUsed && may('queues:read') ? '/v1/queues' : null)
   const of = field => [...new Set(rows.flatMap(job => job[field]))]
+  const pairs = rows.flatMap(job => Object.entries(job.metadata).map(pair => pair.join('=')))
   const named = found => (found.data?.items ?? []).map(one => one.name)
   const fields = {
     ...Object.fromEntries(FIELDS.map(field => [field, []])),
-    state: STATES, sort: ['newest', 'oldest'], since: AGES, until: AGES, tag: of('tags'),
+    state: STATES, sort: ['newest', 'oldest'], since: AGES, until: AGES, tag: of('tags'), metadata: [...new Set(pairs)],
     capability: [...new Set([...named(capabilities), ...of('capability')])].sort(),
     queue: [...new Set([...named(queues), ...of('queue')])].sort(),
     user: [...new Set([me.value.user, ...of('user')])],
@@ -170,7 +177,7 @@ function Query({ box, text, rows }) {
 const AGES = ['30m', '1h', '2h', '1d', '7d']
 
 export function Jobs() {
-  const query = route.value.query
+  const query = { ...route.value.query, metadata: new URLSearchParams(location.search).getAll('metadata') }
   const text = write(query)
   const [list, setList] = useState({ key: null, rows: [], next: null, error: null, fresh: 0 })
   const [count, setCount] = useState(null)
