@@ -1,9 +1,11 @@
 """Jobs, workers and schedules that a caller changes over HTTP."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from backburner import Budget, Context, capability
 from backburner.domain.auth.access import SCOPES
 from backburner.engine.maintenance import scheduler
 from backburner.testing.broker.acts import pause
@@ -122,6 +124,39 @@ async def test_a_worker_says_what_it_runs_and_how_it_is(server):
     assert [] == others
     assert 422 == mixed.status_code
     assert "running" in mixed.text
+
+
+async def test_a_change_or_schedule_that_is_refused_is_not_in_the_audit_log(serve):
+    @capability("test.dear", queue="demo", tokens=20)
+    async def dear(_ctx: Context, _value: dict[str, int] | str) -> None:
+        pass
+
+    server = await serve(works=False, body_limit=1024 * 1024, capabilities=[dear])
+    store = server.backburner.engine.store
+    soon = await server.submit()
+    ended = await server.submit()
+    await server.client.post(ended["links"]["cancel"])
+    asked = {"capability": "test.dear", "cron": "0 3 * * *", "input": {}}
+    path = "/v1/schedules/nightly"
+    large = {**asked, "input": "x" * 64 * 1024}
+    await server.client.put("/v1/schedules/mine", json=asked)
+    _, [saved] = await store.schedules()
+    await store.plan([replace(saved, name="nightly", owner=None, input=None)])
+    before = await audited(server, limit=9)
+
+    refused = [
+        await changed(server, ended, priority=1),
+        await server.client.put(path, json=asked),
+        await server.client.put("/v1/schedules/a", json={**asked, "capability": "x"}),
+        await server.client.put("/v1/schedules/large", json=large),
+    ]
+    same = await changed(server, soon, priority=0)
+    await store.put_budgets([Budget("user", tokens=1)])
+    full = await server.client.post("/v1/schedules/mine/run")
+
+    assert [409, 409, 404, 422] == [answer.status_code for answer in refused]
+    assert (200, 429) == (same.status_code, full.status_code)
+    assert before == await audited(server, limit=9)
 
 
 async def test_a_schedule_is_saved_run_paused_and_deleted(server):

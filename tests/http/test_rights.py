@@ -2,11 +2,20 @@
 
 import pytest
 
+from backburner import Budget, Context, PermanentError, capability
 from backburner.domain.auth import key as keys
 from backburner.domain.auth.access import ROLES, SCOPES, Role
 from backburner.domain.auth.key import ApiKey
 from backburner.ports.store.keys import AuditEntry
 from tests.http.conftest import PEPPER
+
+BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
+
+
+@capability("test.think", queue="demo", tokens=20, max_attempts=1)
+async def think(_ctx: Context, _value: int) -> None:
+    """Fail."""
+    raise PermanentError("as asked")
 
 
 @pytest.fixture
@@ -287,6 +296,112 @@ async def test_what_an_administrator_submits_for_a_user_is_in_the_audit_log(keye
         ("batch.filled", batch),
         ("job.signalled", job),
     ] == entries
+
+
+@BOTH
+async def test_a_submit_that_is_repeated_or_refused_is_not_in_the_audit_log(keyed):
+    admin = await holder(keyed, "acme", Role.TENANT_ADMINISTRATOR)
+    for_ann = {**admin, "X-User-Id": "ann"}
+    job = {"capability": "demo.echo", "input": {}}
+    bodies = {
+        "/v1/jobs": job,
+        "/v1/flows": {"steps": [{"name": "one", **job}]},
+        "/v1/batches": {"jobs": [job], "sealed": False},
+    }
+
+    async def post(path, body, key=None):
+        known = {} if key is None else {"Idempotency-Key": key}
+        headers = {**for_ann, **known}
+        return await keyed.client.post(path, json=body, headers=headers)
+
+    made = [await post(path, body, "k") for path, body in bodies.items()]
+    fill = f"/v1/batches/{made[2].json()['id']}/members"
+    made.append(await post(fill, {"jobs": [job]}, "k"))
+    before = await audited(keyed)
+    repeats = [await post(path, body, "k") for path, body in bodies.items()]
+    repeats.append(await post(fill, {"jobs": [job]}, "k"))
+    other = {**job, "input": {"a": 1}}
+    conflicts = [
+        await post("/v1/jobs", other, "k"),
+        await post("/v1/flows", {"steps": [{"name": "one", **other}]}, "k"),
+        await post("/v1/batches", {"jobs": [other], "sealed": False}, "k"),
+        await post(fill, {"jobs": [other]}, "k"),
+    ]
+    await keyed.backburner.engine.budgets.put(Budget("user", tokens=1))
+    dear = {**job, "tokens": 2}
+    refusals = [
+        await post("/v1/jobs", dear),
+        await post("/v1/flows", {"steps": [{"name": "one", **dear}]}),
+        await post("/v1/batches", {"jobs": [dear], "sealed": False}),
+        await post(fill, {"jobs": [dear]}),
+    ]
+    after = await audited(keyed)
+    sealed = [await post(fill, {"seal": True}) for _ in range(2)]
+
+    assert [202] * 8 == [answer.status_code for answer in made + repeats]
+    assert {"true"} == {answer.headers["idempotency-replayed"] for answer in repeats}
+    assert [422] * 4 == [answer.status_code for answer in conflicts]
+    assert [429] * 4 == [answer.status_code for answer in refusals], refusals[0].text
+    assert before == after
+    assert [202, 202] == [answer.status_code for answer in sealed]
+    assert ["batch.filled"] == [
+        action for action, _ in (await audited(keyed))[len(after) :]
+    ]
+
+
+@BOTH
+async def test_a_retry_or_cancel_that_is_refused_is_not_in_the_audit_log(serve):
+    server = await serve(keyed=True, capabilities=[think])
+    admin = await holder(server, "acme", Role.TENANT_ADMINISTRATOR)
+
+    async def post(path, body=None):
+        return await server.client.post(path, json=body, headers=admin)
+
+    async def ended(path):
+        waiting = {**admin, "Prefer": "wait=30"}
+        return (await server.client.get(path, headers=waiting)).json()["state"]
+
+    asked = {"capability": "test.think", "input": 1}
+    job = (await post("/v1/jobs", asked)).headers["location"]
+    steps = {"steps": [{"name": "one", **asked}]}
+    flow = (await post("/v1/flows", steps)).headers["location"]
+    batch = (await post("/v1/batches", {"jobs": [asked]})).headers["location"]
+    states = [await ended(path) for path in (job, flow, batch)]
+    paths = [f"{path}/retry" for path in (job, flow, batch)]
+    await server.backburner.engine.budgets.put(Budget("user", tokens=1))
+    before = await audited(server)
+    refused = [await post(path) for path in paths]
+    refused.append(await post("/v1/dead-letters/retry", {}))
+    refused += [await post(f"{flow}/cancel"), await post(f"{job}/cancel")]
+    nothing = [
+        await post("/v1/dead-letters/retry", {"queue": "none"}),
+        await post(f"{batch}/cancel"),
+    ]
+    after = await audited(server)
+    await server.backburner.engine.budgets.drop(Budget("user", tokens=1))
+    retried = [await post(path) for path in paths]
+    entries = (await audited(server))[len(after) :]
+
+    assert ["failed", "failed", "finished"] == states
+    assert [429] * 4 + [409] * 2 == [answer.status_code for answer in refused]
+    assert [200, 200] == [answer.status_code for answer in nothing]
+    assert before == after
+    assert [202] * 3 == [answer.status_code for answer in retried]
+    assert ["dead_letter.retried", "flow.retried", "batch.retried"] == [
+        action for action, _ in entries
+    ]
+
+
+async def test_a_fork_that_is_refused_is_not_in_the_audit_log(keyed):
+    admin = await holder(keyed, "acme", Role.TENANT_ADMINISTRATOR)
+    keyed.client.headers.update(admin)
+    job = await keyed.submit()
+    before = await audited(keyed)
+    path = f"/v1/jobs/{job['id']}/fork"
+    refused = await keyed.client.post(path, json={"from": 1})
+
+    assert 409 == refused.status_code, refused.text
+    assert before == await audited(keyed)
 
 
 async def test_what_a_backend_submits_for_its_users_is_not(keyed):

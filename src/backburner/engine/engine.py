@@ -54,6 +54,7 @@ from backburner.engine.preparing import Preparation
 from backburner.engine.registry import Capability, Registry
 from backburner.engine.run import signalling
 from backburner.engine.run.services import Running, inherited
+from backburner.engine.submit.auditing import audited
 from backburner.engine.submit.budgets import Budgets, counted
 from backburner.engine.submit.quoting import Quoting
 from backburner.engine.submit.submission import (
@@ -183,12 +184,18 @@ class Engine:
         """Validate a request and prepare its job; nothing is stored yet."""
         return self._submission.prepare(capability, value, options)
 
-    async def store_jobs(self, jobs: Sequence[NewJob]) -> Sequence[Submitted]:
-        """Store prepared jobs and notify workers."""
+    async def store_jobs(
+        self, jobs: Sequence[NewJob], entries: Sequence[AuditEntry] = ()
+    ) -> Sequence[Submitted]:
+        """
+        Store prepared jobs and notify workers.
+
+        Unless all of them are repeats, `entries` are added to the audit log with them.
+        """
         stowed = await self.payloads.stow_inputs(jobs)
         async with self.payloads.dropped_if_refused(Members(stowed)):
             with counted():
-                submitted = await self.store.submit(stowed)
+                submitted = await self._store(stowed, entries)
         notifications = Notification.EVENTS
         for job, answer in zip(jobs, submitted, strict=True):
             if answer.replayed:
@@ -200,6 +207,13 @@ class Engine:
         if stowed is not jobs:
             await self.payloads.drop_inputs(replaced(Members(stowed), submitted))
         return submitted
+
+    async def _store(
+        self, jobs: Sequence[NewJob], entries: Sequence[AuditEntry]
+    ) -> Sequence[Submitted]:
+        if not entries:
+            return await self.store.submit(jobs)
+        return await self.store.transact(audited(lambda tx: tx.submit(jobs), entries))
 
     async def transact(
         self, body: Callable[[Transaction], T], *, claim: Claim | None = None
@@ -311,13 +325,19 @@ class Engine:
         return await self.store.forget_step(job, token, key)
 
     async def submit_fork(
-        self, job: NewJob, results: Sequence[StepResult], event: str
+        self,
+        job: NewJob,
+        results: Sequence[StepResult],
+        event: str,
+        entries: Sequence[AuditEntry] = (),
     ) -> Submitted:
-        """Store a job with results of steps, and notify workers."""
+        """Store a job with results of steps, and notify workers; see `StepStore`."""
         [stowed] = await self.payloads.stow_inputs([job])
         async with self.payloads.dropped_if_refused(Members([stowed])):
             with counted():
-                submitted = await self.store.submit_fork(stowed, results, event)
+                submitted = await self.store.submit_fork(
+                    stowed, results, event, entries
+                )
         telemetry.jobs_submitted.labels(job.capability).inc()
         self._tell(_queued([job], [submitted]), Notification.EVENTS | Notification.WORK)
         return submitted
@@ -429,12 +449,13 @@ class Engine:
         *,
         priority: int | None = None,
         run_at: Instant | EllipsisType | None = ...,
+        entries: Sequence[AuditEntry] = (),
     ) -> Job:
         """
         Change the priority or the start time of a job that has not started.
 
         `run_at=None` lets it start as soon as possible; without `run_at` its time
-        stays.
+        stays. `entries` are added to the audit log if anything changes.
         """
         for _ in range(TRIES):
             job, change = await self.find(job_id, owner), None
@@ -446,7 +467,7 @@ class Engine:
             wanted = None if priority == job.priority else priority
             if wanted is None and change is None:
                 return job
-            if await self.store.amend(job, Amendment(wanted, change)):
+            if await self.store.amend(job, Amendment(wanted, change), entries):
                 what = Notification.EVENTS | Notification.SCHEDULE
                 is_queued = change is not None and change.to is JobState.QUEUED
                 self._tell({job.queue: 1} if is_queued else {}, what | _work(is_queued))
@@ -504,20 +525,25 @@ class Engine:
         return done
 
     async def retry(
-        self, job_id: str, owner: Visibility = LOCAL, *, fresh: bool = False
+        self,
+        job_id: str,
+        owner: Visibility = LOCAL,
+        *,
+        fresh: bool = False,
+        entries: Sequence[AuditEntry] = (),
     ) -> Job:
         """
         Queue a dead letter again, in its next generation.
 
         Its handler gets the stored results of its steps; `fresh` discards them. If the
-        retry is refused, they stay.
+        retry is refused, they stay. `entries` are added to the audit log with it.
         """
         job = await self.find(job_id, owner)
         if not can_be_retried(job):
             raise IllegalTransition("a bulk action cannot be retried: submit it again")
         moves = retry_moves([job], self._clock.now())
         with counted():
-            moved = await self.store.reopen(moves, fresh=fresh)
+            moved = await self.store.reopen(moves, fresh=fresh, entries=entries)
         if not moved[0]:
             raise IllegalTransition(f"job {job_id} was retried by another request")
         telemetry.redrive_jobs.inc()
@@ -525,12 +551,18 @@ class Engine:
         return await self.find(job_id, owner)
 
     async def retry_all(
-        self, where: JobFilter, *, limit: int, rate: float | None = None
+        self,
+        where: JobFilter,
+        *,
+        limit: int,
+        rate: float | None = None,
+        entries: Sequence[AuditEntry] = (),
     ) -> int:
         """
         Queue matching dead letters again, at most `limit`, newest first.
 
         With a `rate`, that many per second start; the others wait as scheduled jobs.
+        `entries` are added to the audit log if there are any.
         """
         able: list[Job] = []
         before: int | None = None
@@ -542,7 +574,8 @@ class Engine:
             before = page[-1].seq
         moves = retry_moves(able, self._clock.now(), rate)
         with counted():
-            retried = sum(await self.store.reopen(moves)) if moves else 0
+            moved = await self.store.reopen(moves, entries=entries) if moves else ()
+        retried = sum(moved)
         telemetry.redrive_jobs.inc(retried)
         self._notifier.notify(
             Notification.WORK | Notification.SCHEDULE | Notification.EVENTS

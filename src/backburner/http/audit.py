@@ -1,4 +1,12 @@
-"""The audit log: an administrator's action is written before it is executed."""
+"""
+The audit log: an administrator's action is written before it is executed, or with it.
+
+An action that may be refused, or may be a repeat, gets its entries along, and its
+transaction writes them if it changes anything. So the log neither lacks an action nor
+has one that did not take place.
+"""
+
+from collections.abc import Sequence
 
 from starlette.requests import Request
 
@@ -37,14 +45,15 @@ async def record_for_other(
         await record(request, caller, action, target)
 
 
-async def record_submit(
+def entries_of_submit(
     request: Request, caller: Caller, action: str, target: str
-) -> None:
+) -> Sequence[AuditEntry]:
     """
-    Write an entry if an administrator submits for another owner.
+    Return the entries of a submit: one, if an administrator submits for another owner.
 
     Not for keys without `tenant:read`: they are those of backends, which submit for
     their users all the time. Each job names the key that submitted it.
     """
-    if READ_TENANT in caller.scopes:
-        await record_for_other(request, caller, caller.owner, action, target)
+    if READ_TENANT not in caller.scopes or caller.owner == caller.own:
+        return ()
+    return (entry_of(request, caller, action, target),)

@@ -37,6 +37,7 @@ from backburner.engine.groups.planning import Planning
 from backburner.engine.groups.retrying import retry_failed
 from backburner.engine.loop import Loop
 from backburner.engine.observability import telemetry
+from backburner.engine.submit.auditing import audited
 from backburner.engine.submit.budgets import counted
 from backburner.engine.submit.submission import LOCAL, GroupOptions, Options, Submission
 from backburner.engine.watch import Watch
@@ -47,6 +48,7 @@ from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.store import Store
 from backburner.ports.store.events import Topic
 from backburner.ports.store.flows import GroupFilter
+from backburner.ports.store.keys import AuditEntry
 
 QUIET_SECONDS: Final = 0.01
 """Ends in quick succession are handled by one check, after this pause …"""
@@ -139,30 +141,71 @@ class Batches:
             said=said or [expected, _named(completion), sealed, _said(members)],
         )
 
-    async def store(self, batch: NewBatch, members: Members) -> Submitted:
-        """Store a prepared batch with its first members."""
+    async def store(
+        self, batch: NewBatch, members: Members, entries: Sequence[AuditEntry] = ()
+    ) -> Submitted:
+        """
+        Store a prepared batch with its first members.
+
+        Unless it is a repeat, `entries` are added to the audit log with it.
+        """
         stowed = await self._payloads.stow_members(members)
         async with self._payloads.dropped_if_refused(stowed):
             with counted():
-                submitted = await self._store.open_batch(batch, stowed)
+                submitted = await self._open(batch, stowed, entries)
         if submitted.id != batch.id:
             await self._payloads.drop_inputs(stowed)
         self._notify(Members() if submitted.replayed else members)
         return submitted
 
+    async def _open(
+        self, batch: NewBatch, members: Members, entries: Sequence[AuditEntry]
+    ) -> Submitted:
+        if not entries:
+            return await self._store.open_batch(batch, members)
+        body = audited(lambda tx: [tx.open_batch(batch, members)], entries)
+        return (await self._store.transact(body))[0]
+
     async def fill(
-        self, batch_id: str, owner: Owner, members: Members, *, seal: bool = False
+        self,
+        batch_id: str,
+        owner: Owner,
+        members: Members,
+        *,
+        seal: bool = False,
+        entries: Sequence[AuditEntry] = (),
     ) -> Sequence[Submitted]:
-        """Add members to a batch; return the result of each, jobs before flows."""
+        """
+        Add members to a batch; return the result of each, jobs before flows.
+
+        Unless it is a repeat, `entries` are added to the audit log with it.
+        """
         batch = await self.find(batch_id, owner)
         stowed = await self._payloads.stow_members(members)
         async with self._payloads.dropped_if_refused(stowed):
             with counted():
-                submitted = await self._store.fill_batch(batch.seq, stowed, seal=seal)
+                submitted = await self._fill(batch, stowed, entries, seal=seal)
         await self._payloads.drop_inputs(replaced(stowed, submitted))
         self._notify(_new(members, submitted))
         self.touch([batch.seq])
         return submitted
+
+    async def _fill(
+        self,
+        batch: Batch,
+        members: Members,
+        entries: Sequence[AuditEntry],
+        *,
+        seal: bool,
+    ) -> Sequence[Submitted]:
+        if not entries:
+            return await self._store.fill_batch(batch.seq, members, seal=seal)
+        body = audited(
+            lambda tx: tx.fill_batch(batch.seq, members, seal=seal),
+            entries,
+            changes_more=seal and not batch.sealed,
+        )
+        return await self._store.transact(body)
 
     def members(
         self,
@@ -257,11 +300,20 @@ class Batches:
         self.touch([batch.seq])
         return await self.find(batch_id, owner)
 
-    async def retry(self, batch_id: str, owner: Visibility = LOCAL) -> int:
-        """Retry every failed member and step; the batch runs until they have ended."""
+    async def retry(
+        self,
+        batch_id: str,
+        owner: Visibility = LOCAL,
+        entries: Sequence[AuditEntry] = (),
+    ) -> int:
+        """
+        Retry every failed member and step; the batch runs until they have ended.
+
+        `entries` are added to the audit log with the first of them.
+        """
         batch = await self.find(batch_id, owner)
         retried = await retry_failed(
-            self._store, now=self._clock.now(), batch=batch.seq
+            self._store, now=self._clock.now(), batch=batch.seq, entries=entries
         )
         telemetry.redrive_jobs.inc(retried)
         self._notifier.notify(Notification.WORK | Notification.EVENTS)

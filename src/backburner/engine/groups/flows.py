@@ -24,6 +24,7 @@ from backburner.engine.groups.planning import Planning
 from backburner.engine.groups.retrying import retry_failed
 from backburner.engine.observability import telemetry
 from backburner.engine.run.services import inherited
+from backburner.engine.submit.auditing import audited
 from backburner.engine.submit.budgets import counted
 from backburner.engine.submit.submission import (
     LOCAL,
@@ -37,6 +38,7 @@ from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.store import Store
 from backburner.ports.store.events import Topic
 from backburner.ports.store.flows import FlowStep, GroupFilter
+from backburner.ports.store.keys import AuditEntry
 
 MOST_GRAPHS: Final = 20
 """The graphs of so many flows are kept in memory."""
@@ -84,12 +86,18 @@ class Flows:
         """Validate a whole flow and prepare its rows; nothing is stored yet."""
         return self._planning.flow(flow, options)
 
-    async def store(self, flows: Sequence[NewFlow]) -> Sequence[Submitted]:
-        """Store prepared flows and notify workers."""
+    async def store(
+        self, flows: Sequence[NewFlow], entries: Sequence[AuditEntry] = ()
+    ) -> Sequence[Submitted]:
+        """
+        Store prepared flows and notify workers.
+
+        Unless all of them are repeats, `entries` are added to the audit log with them.
+        """
         stowed = await self._payloads.stow_members(Members(flows=flows))
         async with self._payloads.dropped_if_refused(stowed):
             with counted():
-                submitted = await self._store.submit_flows(stowed.flows)
+                submitted = await self._put(stowed.flows, entries)
         await self._payloads.drop_inputs(replaced(stowed, submitted))
         for flow, answer in zip(flows, submitted, strict=True):
             if not answer.replayed:
@@ -99,6 +107,14 @@ class Flows:
             Notification.WORK | Notification.SCHEDULE | Notification.EVENTS
         )
         return submitted
+
+    async def _put(
+        self, flows: Sequence[NewFlow], entries: Sequence[AuditEntry]
+    ) -> Sequence[Submitted]:
+        if not entries:
+            return await self._store.submit_flows(flows)
+        body = audited(lambda tx: tx.submit_flows(flows), entries)
+        return await self._store.transact(body)
 
     def plan(self, added: Sequence[Planned], parent: Claim) -> Sequence[NewStep]:
         """Validate steps that a handler adds to its own flow."""
@@ -202,10 +218,21 @@ class Flows:
             self._touch([flow.batch])
         return await self.find(flow_id, owner)
 
-    async def retry(self, flow_id: str, owner: Visibility = LOCAL) -> FlowRecord:
-        """Retry the failed steps of a flow; the flow resumes there."""
+    async def retry(
+        self,
+        flow_id: str,
+        owner: Visibility = LOCAL,
+        entries: Sequence[AuditEntry] = (),
+    ) -> FlowRecord:
+        """
+        Retry the failed steps of a flow; the flow resumes there.
+
+        `entries` are added to the audit log with the first of them.
+        """
         flow = await self.find(flow_id, owner)
-        retried = await retry_failed(self._store, now=self._clock.now(), flow=flow.seq)
+        retried = await retry_failed(
+            self._store, now=self._clock.now(), flow=flow.seq, entries=entries
+        )
         if not retried:
             raise IllegalTransition(f"flow {flow_id} has no failed step to retry")
         telemetry.redrive_jobs.inc(retried)

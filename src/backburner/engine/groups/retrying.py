@@ -13,15 +13,25 @@ from backburner.domain.jobs.job import Instant, Job, JobState
 from backburner.domain.queues.queue import BULK
 from backburner.ports.store import Store
 from backburner.ports.store.jobs import Move
+from backburner.ports.store.keys import AuditEntry
 from backburner.ports.store.maintenance import JobFilter
 
 PAGE: Final = 500
 
 
 async def retry_failed(
-    store: Store, *, now: Instant, flow: int | None = None, batch: int | None = None
+    store: Store,
+    *,
+    now: Instant,
+    flow: int | None = None,
+    batch: int | None = None,
+    entries: Sequence[AuditEntry] = (),
 ) -> int:
-    """Retry the failed jobs of a flow or batch, the oldest first; return how many."""
+    """
+    Retry the failed jobs of a flow or batch, the oldest first; return how many.
+
+    `entries` are added to the audit log with the first that is retried.
+    """
     where = JobFilter(state=JobState.FAILED, flow=flow, batch=batch)
     before: int | None = None
     moves: list[Move] = []
@@ -29,8 +39,12 @@ async def retry_failed(
         moves += retry_moves(page, now)
         before = page[-1].seq
     moves.reverse()  # or a step would be refused because of one on the next page
-    pages = [moves[first : first + PAGE] for first in range(0, len(moves), PAGE)]
-    return sum([sum(await store.reopen(page)) for page in pages])
+    retried = 0
+    for first in range(0, len(moves), PAGE):
+        some = moves[first : first + PAGE]
+        due = () if retried else entries
+        retried += sum(await store.reopen(some, entries=due))
+    return retried
 
 
 def can_be_retried(job: Job) -> bool:

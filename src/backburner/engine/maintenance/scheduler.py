@@ -24,6 +24,7 @@ from backburner.ports.faults import Faults
 from backburner.ports.log import log
 from backburner.ports.notifier import Notification, Notifier
 from backburner.ports.store import Store
+from backburner.ports.store.keys import AuditEntry
 from backburner.ports.store.schedules import Firing
 
 LOOK_SECONDS: Final = 5.0
@@ -123,11 +124,14 @@ class Scheduler:
             raise ScheduleNotFound("this server knows no schedule of this name")
         return self._job(self._schedule(found), now)
 
-    async def save(self, schedule: Schedule) -> bool:
+    async def save(
+        self, schedule: Schedule, entries: Sequence[AuditEntry] = ()
+    ) -> bool:
         """
         Store a schedule that no code declares, with its input as JSON.
 
-        Returns `False` if code declares a schedule of the same name.
+        Returns `False` if code declares a schedule of the same name. Otherwise
+        `entries` are added to the audit log with it.
         """
         if len(schedule.input) > MAX_INPUT:
             raise refused_field("input", f"must be at most {MAX_INPUT // 1024} KiB")
@@ -141,7 +145,7 @@ class Scheduler:
         state = replace(
             schedule.state(now), owner=schedule.owner, input=schedule.input.decode()
         )
-        return await self._store.save_schedule(state)
+        return await self._store.save_schedule(state, entries)
 
     def _schedule(self, state: ScheduleState) -> Schedule:
         """Return a schedule that the code declares, or that was saved."""

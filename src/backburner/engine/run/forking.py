@@ -17,6 +17,7 @@ from backburner.domain.jobs.step import (
 )
 from backburner.engine.submit.quoting import Quote
 from backburner.engine.submit.submission import LOCAL, Options
+from backburner.ports.store.keys import AuditEntry
 
 if TYPE_CHECKING:
     from backburner.engine.engine import Engine
@@ -72,12 +73,14 @@ async def fork(  # noqa: PLR0913 - whose, from where, with what
     owner: Visibility = LOCAL,
     key: str | None = None,
     dry_run: bool = False,
+    entries: Sequence[AuditEntry] = (),
 ) -> Fork:
     """
     Submit a new job that reuses the results of the steps before `start`.
 
     With a new input the results are used in their order, without comparing the
-    requests. With `dry_run` nothing is stored, and the fork has a quote.
+    requests. With `dry_run` nothing is stored, and the fork has a quote. `entries` are
+    added to the audit log with the new job.
     """
     job = await engine.find(job_id, owner)
     _check(job)
@@ -97,7 +100,7 @@ async def fork(  # noqa: PLR0913 - whose, from where, with what
         for n, step in enumerate(reused, 1)
     ]
     data = orjson.dumps({"from": job.id, "steps": len(reused)}).decode()
-    submitted = await engine.submit_fork(new, results, data)
+    submitted = await engine.submit_fork(new, results, data, entries)
     return Fork(new, reused, submitted=submitted)
 
 

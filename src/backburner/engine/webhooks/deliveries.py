@@ -25,6 +25,7 @@ from backburner.engine.webhooks.delivery import (
 )
 from backburner.engine.webhooks.endpoints import Endpoints
 from backburner.engine.webhooks.messages import DeliveryInput, Messages
+from backburner.ports.store.keys import AuditEntry
 from backburner.ports.store.maintenance import JobFilter
 
 SUBJECT_GONE: Final = "WEBHOOK_SUBJECT_GONE"
@@ -81,20 +82,26 @@ async def find(engine: Engine, delivery_id: str, owner: Owner) -> Job:
     return job
 
 
-async def replay(engine: Engine, delivery_id: str, owner: Owner) -> Job:
+async def replay(
+    engine: Engine,
+    delivery_id: str,
+    owner: Owner,
+    entries: Sequence[AuditEntry] = (),
+) -> Job:
     """
     Send a webhook again; its job, flow or batch does not run again.
 
     A failed delivery is retried. A successful one is repeated by a new delivery with
-    the same message id, so the receiver can recognise it.
+    the same message id, so the receiver can recognise it. `entries` are added to the
+    audit log with it.
     """
     job = await find(engine, delivery_id, owner)
     if job.state is JobState.FAILED:
-        return await engine.retry(job.id, owner)
+        return await engine.retry(job.id, owner, entries=entries)
     if not job.state.is_final:
         raise IllegalTransition("the delivery is still in progress")
     again = _repeated(job, engine.draw("job"), engine.now())
-    await engine.store_jobs([again])
+    await engine.store_jobs([again], entries)
     return await engine.find(again.id, owner)
 
 

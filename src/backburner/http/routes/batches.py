@@ -71,8 +71,8 @@ async def open_batch(request: Request, caller: Writer) -> Response:
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
         new, members = await _read_batch(request, caller)
-        await audit.record_submit(request, caller, "batch.submitted", new.id)
-        submitted = await server_state.engine.batches.store(new, members)
+        entries = audit.entries_of_submit(request, caller, "batch.submitted", new.id)
+        submitted = await server_state.engine.batches.store(new, members, entries)
         groups.forget_inputs(members.jobs)
         groups.forget_inputs(s.job for flow in members.flows for s in flow.steps)
     return await _receipt(request, caller, new, members, submitted)
@@ -129,8 +129,10 @@ async def fill(request: Request, caller: Writer, batch_id: str) -> Response:
     batch = await batches.find(batch_id, caller.owner)
     with server_state.bodies.place(request):
         members, seal = await _read_members(request, caller, batch)
-        await audit.record_submit(request, caller, "batch.filled", batch.id)
-        submitted = await batches.fill(batch.id, caller.owner, members, seal=seal)
+        entries = audit.entries_of_submit(request, caller, "batch.filled", batch.id)
+        submitted = await batches.fill(
+            batch.id, caller.owner, members, seal=seal, entries=entries
+        )
     told = {"Location": group_wire.batch_location(batch.id), "Retry-After": "1"}
     if submitted and all(answer.replayed for answer in submitted):
         told["Idempotency-Replayed"] = "true"
@@ -204,8 +206,9 @@ async def show(
 async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
     """Cancel everything of a batch that has not ended, and seal the batch."""
     batches = server_state_of(request).engine.batches
-    await batches.find(batch_id, caller.changeable)
-    await audit.record(request, caller, "batch.cancelled", batch_id)
+    found = await batches.find(batch_id, caller.changeable)
+    if found.state is BatchState.OPEN:
+        await audit.record(request, caller, "batch.cancelled", batch_id)
     batch = await batches.cancel(batch_id, caller.changeable)
     return wire.answer(await _shown(request, batch))
 
@@ -227,9 +230,8 @@ async def cancel(request: Request, caller: Writer, batch_id: str) -> Response:
 async def retry(request: Request, caller: Retrier, batch_id: str) -> Response:
     """Queue every failed job and step again; the batch then finishes once more."""
     batches = server_state_of(request).engine.batches
-    await batches.find(batch_id, caller.visible)
-    await audit.record(request, caller, "batch.retried", batch_id)
-    retried = await batches.retry(batch_id, caller.visible)
+    entry = audit.entry_of(request, caller, "batch.retried", batch_id)
+    retried = await batches.retry(batch_id, caller.visible, [entry])
     shown = await _shown(request, await batches.find(batch_id, caller.visible))
     told = {"Location": group_wire.batch_location(batch_id), "Retry-After": "1"}
     return wire.answer({**shown, "retried": retried}, 202, told)

@@ -103,10 +103,13 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
     matched = await server_state.engine.store.count(where)
     retried = 0
     if not asked.dry_run:
-        await audit.record(request, caller, "dead_letters.retried", _told(asked))
+        action, target = "dead_letters.retried", _told(asked)
         limit = min(asked.limit, asked.canary or asked.limit)
         retried = await server_state.engine.retry_all(
-            where, limit=limit, rate=asked.rate
+            where,
+            limit=limit,
+            rate=asked.rate,
+            entries=[audit.entry_of(request, caller, action, target)],
         )
     told = {
         "matched": matched,

@@ -99,10 +99,11 @@ async def replay(request: Request, caller: Writer, job_id: str) -> Response:
     if found.state is JobState.FAILED:
         if RETRY not in caller.scopes:
             raise Forbidden(f"retrying a dead letter requires the scope {RETRY}")
-        await audit.record(request, caller, "dead_letter.retried", job_id)
-    elif found.state.is_final:
-        await audit.record(request, caller, "delivery.replayed", job_id)
-    job = await deliveries.replay(engine, job_id, caller.owner)
+        action = "dead_letter.retried"
+    else:
+        action = "delivery.replayed"
+    entry = audit.entry_of(request, caller, action, job_id)
+    job = await deliveries.replay(engine, job_id, caller.owner, [entry])
     told = {"Location": wire.location(job.id), "Retry-After": "1"}
     return wire.answer(wire.summary(job), 202, told)
 

@@ -69,8 +69,8 @@ async def submit(request: Request, caller: Writer) -> Response:
     server_state = server_state_of(request)
     with server_state.bodies.place(request):
         new = await _prepared(request, caller)
-        await audit.record_submit(request, caller, "flow.submitted", new.id)
-        submitted = (await server_state.engine.flows.store([new]))[0]
+        entries = audit.entries_of_submit(request, caller, "flow.submitted", new.id)
+        submitted = (await server_state.engine.flows.store([new], entries))[0]
         groups.forget_inputs(step.job for step in new.steps)
     return await _receipt(request, caller, new, submitted)
 
@@ -222,8 +222,8 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
     Repeating this is not an error. A flow that succeeded or failed is refused with 409.
     """
     flows = server_state_of(request).engine.flows
-    await flows.find(flow_id, caller.changeable)
-    await audit.record(request, caller, "flow.cancelled", flow_id)
+    if not (await flows.find(flow_id, caller.changeable)).state.is_final:
+        await audit.record(request, caller, "flow.cancelled", flow_id)
     flow = await flows.cancel(flow_id, caller.changeable)
     return await _answer(request, flow, 200, {})
 
@@ -242,9 +242,8 @@ async def cancel(request: Request, caller: Writer, flow_id: str) -> Response:
 async def retry(request: Request, caller: Retrier, flow_id: str) -> Response:
     """Queue failed steps again; steps cancelled because of them are blocked again."""
     flows = server_state_of(request).engine.flows
-    await flows.find(flow_id, caller.visible)
-    await audit.record(request, caller, "flow.retried", flow_id)
-    flow = await flows.retry(flow_id, caller.visible)
+    entry = audit.entry_of(request, caller, "flow.retried", flow_id)
+    flow = await flows.retry(flow_id, caller.visible, [entry])
     told = {"Location": group_wire.flow_location(flow_id), "Retry-After": "1"}
     return await _answer(request, flow, 202, told)
 

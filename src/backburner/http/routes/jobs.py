@@ -38,7 +38,6 @@ from backburner.domain.jobs.job import (
 )
 from backburner.engine.engine import Engine
 from backburner.engine.groups import bulk
-from backburner.engine.groups.retrying import can_be_retried
 from backburner.engine.submit.submission import Options, instant
 from backburner.http import audit, body, contents, headers, problems, usage_wire, wire
 from backburner.http.auth import Caller, Reader, Retrier, Writer, check_shares
@@ -158,8 +157,8 @@ async def submit(request: Request, caller: Writer) -> Response:
         given = orjson.dumps(asked.input)
         prepare = partial(server_state.engine.prepare, asked.capability, given, options)
         new = await body.checked(request, prepare)
-        await audit.record_submit(request, caller, "job.submitted", new.id)
-        submitted = (await server_state.engine.store_jobs([new]))[0]
+        entries = audit.entries_of_submit(request, caller, "job.submitted", new.id)
+        submitted = (await server_state.engine.store_jobs([new], entries))[0]
         # The input may be large: release it before the caller waits.
         del asked, given, prepare
         new.input = ""
@@ -315,8 +314,9 @@ async def change_many(request: Request, caller: Reader) -> Response:
     )
     await bulk.check_room(server_state.engine.store, new)
     target = bulk.summary(new.id, given)
-    await audit.record(request, caller, f"jobs.bulk_{asked.action}", target)
-    await server_state.engine.store_jobs([new])
+    action = f"jobs.bulk_{asked.action}"
+    entry = audit.entry_of(request, caller, action, target)
+    await server_state.engine.store_jobs([new], [entry])
     told = {"Location": wire.location(new.id), "Retry-After": "1"}
     return wire.answer(wire.receipt(new, first_state(new)), 202, told)
 
@@ -472,14 +472,13 @@ async def change(request: Request, caller: Writer, job_id: str) -> Response:
     server_state = server_state_of(request)
     asked = await server_state.read(request, JobChange)
     engine = server_state.engine
-    await engine.find(job_id, caller.changeable)
-    await audit.record(request, caller, "job.changed", job_id)
     is_timed = "run_at" in asked.model_fields_set
     job = await engine.change(
         job_id,
         caller.changeable,
         priority=asked.priority,
         run_at=instant(asked.run_at) if is_timed else ...,
+        entries=[audit.entry_of(request, caller, "job.changed", job_id)],
     )
     return wire.answer(wire.summary(job))
 
@@ -528,12 +527,11 @@ async def retry(
 async def retried(
     request: Request, caller: Caller, job_id: str, *, fresh: bool = False
 ) -> Response:
-    """Write an audit entry, queue a dead letter again and respond with the job."""
-    engine = server_state_of(request).engine
-    found = await engine.find(job_id, caller.visible)
-    if found.state is JobState.FAILED and can_be_retried(found):
-        await audit.record(request, caller, "dead_letter.retried", job_id)
-    job = await engine.retry(job_id, caller.visible, fresh=fresh)
+    """Queue a dead letter again, with an audit entry, and respond with the job."""
+    entry = audit.entry_of(request, caller, "dead_letter.retried", job_id)
+    job = await server_state_of(request).engine.retry(
+        job_id, caller.visible, fresh=fresh, entries=[entry]
+    )
     told = {"Location": wire.location(job.id), "Retry-After": "1"}
     return wire.answer(wire.summary(job), 202, told)
 

@@ -1,5 +1,6 @@
 """Schedules over HTTP: list, save, delete, pause, resume and run now."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import orjson
@@ -38,6 +39,7 @@ from backburner.http.schemas.jobs import (
     ScheduleView,
 )
 from backburner.http.state import server_state_of
+from backburner.ports.store.keys import AuditEntry
 
 router = APIRouter(tags=["operations"])
 
@@ -99,8 +101,8 @@ async def put(request: Request, caller: Administrator, schedule: str) -> Respons
     replaced = await _known(server_state.engine, schedule)
     if replaced is not None:
         _check_reach(caller, replaced)
-    await _record(request, caller, SET, schedule, replaced)
-    if not await _scheduler(server_state.engine).save(wanted):
+    entries = _entries(request, caller, SET, schedule, replaced)
+    if not await _scheduler(server_state.engine).save(wanted, entries):
         raise IllegalTransition(DECLARED)
     return wire.answer(_view(await _find(server_state.engine, schedule), caller))
 
@@ -119,7 +121,9 @@ async def delete(request: Request, caller: Administrator, schedule: str) -> Resp
     if found.owner is None:
         raise IllegalTransition(DECLARED)
     _check_reach(caller, found)
-    await _record(request, caller, "schedule.deleted", schedule, found)
+    await engine.store.record(
+        _entries(request, caller, "schedule.deleted", schedule, found)
+    )
     await engine.store.delete_schedule(schedule)
     return Response(status_code=204)
 
@@ -142,7 +146,7 @@ def _switch(verb: str, told: str, *, paused: bool) -> None:
         engine = server_state_of(request).engine
         found = await _find(engine, schedule)
         action = "schedule.paused" if paused else "schedule.resumed"
-        await _record(request, caller, action, schedule, found)
+        await engine.store.record(_entries(request, caller, action, schedule, found))
         now = await engine.store.read_clock()
         next_at = following(found.cron, found.timezone)(now)
         await engine.store.pause_schedule(schedule, paused=paused, next_at=next_at)
@@ -182,8 +186,8 @@ async def run(request: Request, caller: Administrator, schedule: str) -> Respons
     found = await _find(engine, schedule)
     _check_reach(caller, found)
     new = await _scheduler(engine).prepare(schedule)
-    await _record(request, caller, "schedule.run", schedule, found)
-    await engine.store_jobs([new])
+    entries = _entries(request, caller, "schedule.run", schedule, found)
+    await engine.store_jobs([new], entries)
     told = {"Location": wire.location(new.id), "Retry-After": "1"}
     return wire.answer(wire.receipt(new, first_state(new)), 202, told)
 
@@ -221,25 +225,23 @@ def _scheduler(engine: Engine) -> Scheduler:
     return engine.scheduler
 
 
-async def _record(
+def _entries(
     request: Request,
     caller: Caller,
     action: str,
     name: str,
     schedule: ScheduleState | None,
-) -> None:
-    """Write an entry for the platform and for the tenant whose jobs are affected."""
+) -> Sequence[AuditEntry]:
+    """Return an entry for the platform and for the tenant whose jobs are affected."""
     tenants = {PLATFORM_TENANT}
     if schedule is not None and schedule.owner is not None:
         tenants.add(schedule.owner.tenant)
     if action == SET:
         tenants.add(caller.owner.tenant)
-    await server_state_of(request).engine.store.record(
-        [
-            entry_of(request, caller, action, name, tenant=tenant)
-            for tenant in sorted(tenants)
-        ]
-    )
+    return [
+        entry_of(request, caller, action, name, tenant=tenant)
+        for tenant in sorted(tenants)
+    ]
 
 
 def _view(schedule: ScheduleState, caller: Caller) -> dict[str, Any]:

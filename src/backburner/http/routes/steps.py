@@ -120,9 +120,6 @@ async def fork(
     server_state = server_state_of(request)
     asked = await server_state.read(request, ForkRequest)
     has_input = "input" in asked.model_fields_set
-    await server_state.engine.find(job_id, caller.owner)
-    if not dry_run:
-        await audit.record(request, caller, "job.forked", job_id)
     made = await forking.fork(
         server_state.engine,
         job_id,
@@ -131,6 +128,7 @@ async def fork(
         owner=caller.owner,
         key=caller.key,
         dry_run=dry_run,
+        entries=[audit.entry_of(request, caller, "job.forked", job_id)],
     )
     if made.quote is not None:
         names = [step.name for step in made.reused]

@@ -8,6 +8,7 @@ from backburner.domain.groups.graph import OutlinedStep
 from backburner.domain.jobs.job import Job, Submitted, Visibility
 from backburner.domain.jobs.transitions import Change
 from backburner.ports.store.jobs import Move
+from backburner.ports.store.keys import AuditEntry
 
 
 class GroupFilter(NamedTuple):
@@ -62,7 +63,11 @@ class FlowStore(Protocol):
         ...
 
     async def reopen(
-        self, moves: Sequence[Move], *, fresh: bool = False
+        self,
+        moves: Sequence[Move],
+        *,
+        fresh: bool = False,
+        entries: Sequence[AuditEntry] = (),
     ) -> Sequence[bool]:
         """
         Retry failed jobs of flows and batches, durably; return which applied.
@@ -70,7 +75,8 @@ class FlowStore(Protocol):
         Steps that were cancelled because of them wait again, and finished flows and
         batches reopen in their next generation. `fresh` deletes the stored results and
         the signals of the retried jobs in the same transaction; jobs that are not
-        retried keep theirs.
+        retried keep theirs. If any job is retried, `entries` are added to the audit log
+        in the same transaction.
         """
         ...
 

@@ -14,6 +14,7 @@ from backburner.domain.jobs.job import (
     Submitted,
 )
 from backburner.domain.jobs.transitions import Change
+from backburner.ports.store.keys import AuditEntry
 from backburner.ports.store.transactions import Connection, Tx
 
 T = TypeVar("T")
@@ -124,12 +125,14 @@ class JobStore(Protocol):
         """Apply changes to jobs that are not running, durably; return which applied."""
         ...
 
-    async def amend(self, job: Job, amendment: Amendment) -> bool:
+    async def amend(
+        self, job: Job, amendment: Amendment, entries: Sequence[AuditEntry] = ()
+    ) -> bool:
         """
         Change a job, durably; `False`, and nothing is written, if it has changed.
 
         One event records it in the same transaction: that of the move, or
-        `job.changed`.
+        `job.changed`. `entries` are added to the audit log with it.
         """
         ...
 

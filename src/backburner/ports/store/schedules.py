@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from backburner.domain.jobs.job import Instant, NewJob
 from backburner.domain.queues.schedule import ScheduleState
+from backburner.ports.store.keys import AuditEntry
 
 
 class Firing(NamedTuple):
@@ -32,12 +33,15 @@ class ScheduleStore(Protocol):
         """
         ...
 
-    async def save_schedule(self, schedule: ScheduleState) -> bool:
+    async def save_schedule(
+        self, schedule: ScheduleState, entries: Sequence[AuditEntry] = ()
+    ) -> bool:
         """
         Store a schedule that no code declares, durably, replacing an earlier one.
 
         With unchanged times it keeps its next tick, and its pause in any case. Returns
-        `False` if code declares a schedule of this name.
+        `False` if code declares a schedule of this name. Otherwise `entries` are added
+        to the audit log in the same transaction.
         """
         ...
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from backburner.domain.costs.usage import RunUsage
 from backburner.domain.jobs.job import NewJob, Submitted
 from backburner.domain.jobs.step import StepResult, StoredStep
+from backburner.ports.store.keys import AuditEntry
 
 
 class StepStore(Protocol):
@@ -40,13 +41,17 @@ class StepStore(Protocol):
         ...
 
     async def submit_fork(
-        self, job: NewJob, results: Sequence[StepResult], event: str
+        self,
+        job: NewJob,
+        results: Sequence[StepResult],
+        event: str,
+        entries: Sequence[AuditEntry] = (),
     ) -> Submitted:
         """
         Store a job with results for its handler; all or nothing.
 
         `event` is the data of its `job.forked`. The jobs and tokens in the results are
-        ignored.
+        ignored. `entries` are added to the audit log in the same transaction.
         """
         ...
 

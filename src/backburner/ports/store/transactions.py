@@ -9,6 +9,7 @@ from backburner.domain.groups.batch import Batch, Members, NewBatch
 from backburner.domain.groups.flow import NewFlow, NewStep
 from backburner.domain.jobs.job import NewJob, Submitted
 from backburner.ports.store.budgets import HoldRequest
+from backburner.ports.store.keys import AuditEntry
 
 
 class Connection(Protocol):
@@ -77,6 +78,10 @@ class Tx(Protocol):
 
     def publish(self, events: Sequence[Publication]) -> None:
         """Store events of applications in this transaction."""
+        ...
+
+    def record(self, entries: Sequence[AuditEntry]) -> None:
+        """Add entries to the audit log in this transaction."""
         ...
 
     def has_signal(self, job: int, names: Sequence[str]) -> bool:

@@ -111,8 +111,11 @@ class BaseStore(
     async def find(self, ids: Sequence[str]) -> Sequence[Job]:
         return await self.read(lambda c: listing.find(c, ids))
 
-    async def amend(self, job: Job, amendment: Amendment) -> bool:
-        return await self.internal_transaction(amendments.amend(job, amendment))
+    async def amend(
+        self, job: Job, amendment: Amendment, entries: Sequence[AuditEntry] = ()
+    ) -> bool:
+        body = amendments.amend(job, amendment)
+        return await self.internal_transaction(keys.recorded(body, entries))
 
     async def declare(self, queues: Sequence[Queue]) -> None:
         await self.transact(queue_policies.declare(queues))
@@ -137,8 +140,11 @@ class BaseStore(
         # After that: a tick that another process fires in between would be ahead of it.
         return await self.read_clock(), states
 
-    async def save_schedule(self, schedule: ScheduleState) -> bool:
-        return await self.transact(timetable.save(schedule))
+    async def save_schedule(
+        self, schedule: ScheduleState, entries: Sequence[AuditEntry] = ()
+    ) -> bool:
+        body = timetable.save(schedule)
+        return await self.transact(keys.recorded(body, entries))
 
     async def delete_schedule(self, name: str) -> bool:
         return await self.transact(timetable.delete(name))

@@ -1,6 +1,7 @@
 """The operations of transactions, flows and batches, on both databases."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from backburner.domain.costs.budget import Reservation
@@ -14,10 +15,12 @@ from backburner.ports.store.budgets import HoldRequest
 from backburner.ports.store.events import Topic
 from backburner.ports.store.flows import FlowStep, GroupFilter
 from backburner.ports.store.jobs import Move
+from backburner.ports.store.keys import AuditEntry
 from backburner.stores.shared import batches as batching
 from backburner.stores.shared import (
     budgets,
     flow_extension,
+    keys,
     listing,
     publications,
     reopening,
@@ -79,6 +82,9 @@ class SharedTx:
     def publish(self: InternalTx, events: Sequence[Publication]) -> None:
         publications.publish(self.connection, events)
 
+    def record(self: InternalTx, entries: Sequence[AuditEntry]) -> None:
+        keys.record(self.connection, entries)
+
     def advance(self: InternalTx, application: str, mark: int, upto: int) -> bool:
         return translations.advance(self.connection, application, mark, upto)
 
@@ -111,11 +117,14 @@ class Grouped(Access, Protocol):
         return await self.read(lambda c: flowing.some_steps(c, flow, seqs))
 
     async def reopen(
-        self, moves: Sequence[Move], *, fresh: bool = False
+        self,
+        moves: Sequence[Move],
+        *,
+        fresh: bool = False,
+        entries: Sequence[AuditEntry] = (),
     ) -> Sequence[bool]:
-        return await self.internal_transaction(
-            lambda tx: reopening.reopen(tx, moves, fresh=fresh)
-        )
+        body = partial(reopening.reopen, moves=moves, fresh=fresh)
+        return await self.internal_transaction(keys.recorded(body, entries, any))
 
     async def cancel_flow(self, flow: int, change: Change) -> int:
         return await self.internal_transaction(flowing.cancel(change, flow=flow))

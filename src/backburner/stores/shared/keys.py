@@ -1,6 +1,7 @@
 """API keys and the audit log, on both databases."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -10,6 +11,19 @@ from backburner.ports.store.keys import AuditEntry
 from backburner.ports.store.transactions import Connection
 from backburner.stores.tables import api_keys as key_table
 from backburner.stores.tables import audit as audit_table
+
+
+class Recording(Protocol):
+    """A transaction of either database."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection."""
+        ...
+
+
+R = TypeVar("R", bound=Recording)
+T = TypeVar("T")
 
 k = key_table.c
 a = audit_table.c
@@ -97,6 +111,22 @@ def record(connection: Connection, entries: Sequence[AuditEntry]) -> None:
             "request_id": entry.request_id,
         }
         connection.execute(sa.insert(audit_table).values(row))
+
+
+def recorded(
+    body: Callable[[R], T],
+    entries: Sequence[AuditEntry],
+    has_changed: Callable[[T], bool] = bool,
+) -> Callable[[R], T]:
+    """Return a body that adds entries to the audit log, if it has changed anything."""
+
+    def run(tx: R) -> T:
+        answer = body(tx)
+        if has_changed(answer):
+            record(tx.connection, entries)
+        return answer
+
+    return run
 
 
 def audited(

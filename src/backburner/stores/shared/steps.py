@@ -1,6 +1,7 @@
 """Results of steps within handlers, on both databases."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
@@ -9,6 +10,8 @@ from backburner.domain.costs.usage import RunUsage
 from backburner.domain.events.event import FORKED
 from backburner.domain.jobs.job import NewJob, Submitted
 from backburner.domain.jobs.step import StepResult, StoredStep
+from backburner.ports.store.keys import AuditEntry
+from backburner.stores.shared import keys
 from backburner.stores.shared.access import Access
 from backburner.stores.shared.usages import BookTx, book_calls
 from backburner.stores.tables import events, jobs, step_results, waits
@@ -61,11 +64,14 @@ class Steps(Access, Protocol):
         )
 
     async def submit_fork(
-        self, job: NewJob, results: Sequence[StepResult], event: str
+        self,
+        job: NewJob,
+        results: Sequence[StepResult],
+        event: str,
+        entries: Sequence[AuditEntry] = (),
     ) -> Submitted:
-        return await self.internal_transaction(
-            lambda tx: _fork(tx, job, results, event)
-        )
+        body = partial(_fork, job=job, results=results, event=event)
+        return await self.internal_transaction(keys.recorded(body, entries))
 
     async def withdraw_step(self, job: int, token: str, key: str) -> bool:
         return await self.internal_transaction(

@@ -7,6 +7,7 @@ whatever means. A store is complete when its subclass passes.
 
 from backburner.testing.store.account_samples import AccountSampleConformance
 from backburner.testing.store.app_blobs import AppBlobConformance
+from backburner.testing.store.audited import AuditedConformance
 from backburner.testing.store.batches import BatchConformance
 from backburner.testing.store.budgets import BudgetConformance
 from backburner.testing.store.callbacks import CallbackConformance
@@ -75,6 +76,7 @@ class StoreConformance(
     KeeperConformance,
     KeepConformance,
     ForgetConformance,
+    AuditedConformance,
     KeyConformance,
     EndpointConformance,
     UsageConformance,
