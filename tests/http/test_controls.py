@@ -1,6 +1,7 @@
 """Jobs, workers and schedules that a caller changes over HTTP."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
@@ -27,10 +28,11 @@ async def test_a_job_is_reprioritised_rescheduled_and_started(server):
     job = await server.submit(run_at=LATER)
 
     later = await changed(server, job, priority=7, run_at="2101-01-01T00:00:00Z")
-    entries = await audited(server)
+    [(action, target)] = await audited(server)
     await changed(server, job, priority=5)
     told = await server.client.get(f"/v1/jobs/{job['id']}/history")
     started = await changed(server, job, run_at=None)
+    [(_, freed), (_, raised)] = await audited(server, limit=2)
     ended = await server.ended(job)
 
     assert (200, 7, "scheduled") == (
@@ -39,7 +41,14 @@ async def test_a_job_is_reprioritised_rescheduled_and_started(server):
         later.json()["state"],
     )
     assert "2101-01-01T00:00:00.000Z" == later.json()["run_at"]
-    assert [("job.changed", job["id"])] == entries
+    assert "job.changed" == action
+    assert {
+        "job": job["id"],
+        "priority": 7,
+        "run_at": "2101-01-01T00:00:00.000Z",
+    } == json.loads(target), "what it was changed to"
+    assert {"job": job["id"], "priority": 5} == json.loads(raised)
+    assert {"job": job["id"], "run_at": None} == json.loads(freed)
     assert {"priority": 5} == told.json()["items"][2]["data"]
     assert started.json()["state"] in {"queued", "running", "succeeded"}
     assert "succeeded" == ended["state"]

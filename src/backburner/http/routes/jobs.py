@@ -473,14 +473,25 @@ async def change(request: Request, caller: Writer, job_id: str) -> Response:
     asked = await server_state.read(request, JobChange)
     engine = server_state.engine
     is_timed = "run_at" in asked.model_fields_set
+    entry = audit.entry_of(request, caller, "job.changed", _told(job_id, asked))
     job = await engine.change(
         job_id,
         caller.changeable,
         priority=asked.priority,
         run_at=instant(asked.run_at) if is_timed else ...,
-        entries=[audit.entry_of(request, caller, "job.changed", job_id)],
+        entries=[entry],
     )
     return wire.answer(wire.summary(job))
+
+
+def _told(job_id: str, asked: JobChange) -> str:
+    """Return which job is changed, and to what, for the audit log."""
+    told: dict[str, Any] = {"job": job_id}
+    if asked.priority is not None:
+        told["priority"] = asked.priority
+    if "run_at" in asked.model_fields_set:
+        told["run_at"] = wire.time(instant(asked.run_at))
+    return orjson.dumps(told).decode()
 
 
 @router.post(
