@@ -86,3 +86,16 @@ async def test_both_clients_ask_alike(url):
     assert quote["tokens"] == again["tokens"]
     assert ["use"] == [item["key"] for item in used["items"]]
     assert used["items"] == same["items"]
+
+
+def test_the_command_line_says_if_there_are_more_rows_than_it_shows(url, run):
+    for model in ("fake-1", "fake-2"):
+        run("submit", "use", "false", "--tag", model, "--wait", BACKBURNER_URL=url)
+
+    cut = run("usage", "--by", "tag", "--limit", "1", BACKBURNER_URL=url)
+    whole = run("usage", "--by", "tag", BACKBURNER_URL=url)
+
+    assert ["fake-1", "total"] == [row[0] for row in rows(cut)]
+    assert "2" == rows(cut)[-1][1]
+    assert "more rows than --limit" in cut.stderr
+    assert "more rows" not in whole.stderr

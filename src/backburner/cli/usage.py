@@ -9,6 +9,8 @@ from backburner.cli.costs import UNKNOWN
 from backburner.cli.remote import Server, remote
 from backburner.shapes.usage import UsageTotal
 
+MOST = 1_000
+"""How many rows a server returns at most."""
 HEADINGS = ("KEY", "JOBS", "CALLS", "INPUT", "OUTPUT", "CACHED", "COST")
 
 
@@ -17,7 +19,7 @@ def usage(
     server: Server,
     *,
     by: Annotated[
-        str, typer.Option(help="Group by tag, capability, model, user or day.")
+        str, typer.Option(help="Group by tag, capability, model, user, day or minute.")
     ] = "model",
     since: Annotated[
         str | None, typer.Option(help="Start: 1h, 2d or a time. Default: 30 days ago.")
@@ -26,7 +28,9 @@ def usage(
     everyone: Annotated[
         bool, typer.Option("--everyone", help="All users of the tenant.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of rows; at most 1,000.")
+    ] = 100,
 ) -> None:
     """Show the usage and cost of model calls."""
     told = server.client.usage(
@@ -34,13 +38,15 @@ def usage(
         since=jobs.moment_of(since),
         until=jobs.moment_of(until),
         everyone=everyone or None,
-        limit=min(limit, 1_000),
+        limit=min(limit, MOST),
     )
     if server.as_json:
         printing.write_json(told)
         return
     rows = [(item["key"], *_row(item)) for item in told["items"]]
     printing.write_rows(HEADINGS, [*rows, ("total", *_row(told["total"]))])
+    if told["more"]:
+        printing.say(f"there are more rows than --limit shows (at most {MOST:,})")
 
 
 @remote

@@ -196,7 +196,7 @@ class AsyncClient(AsyncGroups, AsyncFeatures):
         return await self._run(self._ask.quote(capability, value, options))
 
     async def usage(self, **which: Unpack[UsageQuery]) -> UsageReport:
-        """Return the model usage of jobs, by tag, capability, model, user or day."""
+        """Return the model usage of jobs, by tag, model, day and others."""
         return await self._run(self._ask.usage(which))
 
     async def cancel(self, job_id: str) -> Job:

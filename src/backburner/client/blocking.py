@@ -194,7 +194,7 @@ class Client(Groups, Features):
         return self._run(self._ask.quote(capability, value, options))
 
     def usage(self, **which: Unpack[UsageQuery]) -> UsageReport:
-        """Return the model usage of jobs, by tag, capability, model, user or day."""
+        """Return the model usage of jobs, by tag, model, day and others."""
         return self._run(self._ask.usage(which))
 
     def cancel(self, job_id: str) -> Job:

@@ -90,7 +90,7 @@ class JobsQuery(TypedDict, total=False):
 
 
 class UsageQuery(TypedDict, total=False):
-    """The usage to add up: `by` is tag, capability, model, user or day."""
+    """The usage to add up: `by` is tag, capability, model, user, day or minute."""
 
     by: str | None
     since: datetime | str | None

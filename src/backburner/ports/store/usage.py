@@ -91,7 +91,7 @@ class UsageStore(Protocol):
         Sum up calls in total and by tag, capability, model, user, day or minute.
 
         The largest sums come first; times are in order. A job with two tags counts for
-        both.
+        both. A store reads no more than `limit` groups into memory.
         """
         ...
 

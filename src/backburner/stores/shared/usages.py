@@ -1,7 +1,6 @@
 """Usage of models, on both databases."""
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -218,6 +217,7 @@ def spent(
 
 
 IN_ORDER = {"day", "minute"}
+_BETWEEN = "\x7f"
 _KEYS = {
     "capability": c.capability,
     "day": c.at // DAY_MS,
@@ -245,15 +245,38 @@ def _sums(
 ) -> tuple[Spent, list[tuple[str, Spent]]]:
     conditions = conditions_of(where)
     whole = connection.execute(sa.select(*_SUMS).where(*conditions)).one()
-    query = sa.select(_KEYS[by], *_SUMS).where(*conditions).group_by(_KEYS[by])
-    groups: defaultdict[str, Spent] = defaultdict(lambda: NOTHING)
-    for key, *sums in connection.execute(query):
-        for name in _named(by, key):
-            groups[name] += spent_of(sums)
-    items = sorted(groups.items())
-    if by not in IN_ORDER:
-        items.sort(key=lambda item: -item[1].tokens)
-    return spent_of(whole), items[:limit]
+    sums = [one.label(f"sum_{n}") for n, one in enumerate(_SUMS)]
+    groups = sa.select(_KEYS[by].label("key"), *sums).where(*conditions)
+    found = groups.group_by(_KEYS[by]).cte("found")
+    if by == "tag":
+        found = _by_tag(connection, found)
+    # The database sorts and cuts: there may be a group for each minute or job.
+    key, _, read, written, *_ = found.c
+    order = (key,) if by in IN_ORDER else ((read + written).desc(), key)
+    rows = connection.execute(sa.select(found).order_by(*order).limit(limit))
+    return spent_of(whole), [(_named(by, key), spent_of(sums)) for key, *sums in rows]
+
+
+def _by_tag(connection: sa.Connection, found: sa.CTE) -> sa.CTE:
+    """Return the sums of each tag, from those of each set of tags."""
+    tags, *sums = found.c
+    each = _each_of(connection.dialect.name, tags)
+    [tag] = each.c
+    added = [sa.func.sum(one).label(one.name) for one in sums]
+    query = sa.select(tag.label("key"), *added).join_from(found, each, sa.true())
+    return query.where(tags != "").group_by(tag).cte("tagged")
+
+
+def _each_of(dialect: str, tags: sa.ColumnElement[str]) -> sa.TableValuedAlias:
+    """Return a table with each of the tags, which are separated by line breaks."""
+    if dialect == "postgresql":
+        split = sa.func.string_to_array(tags, "\n")
+        return sa.func.unnest(split).table_valued("tag").render_derived()
+    # In JSON a line break is written like a backslash and an n: another character that
+    # no tag contains takes its place.
+    text = sa.func.json_quote(sa.func.replace(tags, "\n", _BETWEEN))
+    array = "[" + sa.func.replace(text, _BETWEEN, '","') + "]"
+    return sa.func.json_each(array).table_valued("value")
 
 
 def spent_of(sums: Iterable[Any]) -> Spent:
@@ -264,14 +287,11 @@ def spent_of(sums: Iterable[Any]) -> Spent:
     return Spent(calls, read, written, cached, cost, unpriced, late, jobs)
 
 
-def _named(by: str, key: Any) -> Iterator[str]:
-    if by == "tag":
-        yield from key.split("\n") if key else ()
-    elif by == "day":
+def _named(by: str, key: Any) -> str:
+    if by == "day":
         day = datetime.fromtimestamp(key * DAY_MS / 1000, tz=UTC)
-        yield day.date().isoformat()
-    elif by == "minute":
+        return day.date().isoformat()
+    if by == "minute":
         minute = datetime.fromtimestamp(key * MINUTE_MS / 1000, tz=UTC)
-        yield minute.strftime("%Y-%m-%dT%H:%MZ")
-    else:
-        yield key
+        return minute.strftime("%Y-%m-%dT%H:%MZ")
+    return str(key)

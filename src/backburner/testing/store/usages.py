@@ -289,6 +289,25 @@ class UsageConformance(WithWorkers):
         assert (3, 2) == (mine.calls, early.calls)
         assert (0, [], 1) == (others.calls, list(none), len(cut))
 
+    async def test_of_many_groups_the_first_are_returned(self, store: Store) -> None:
+        tags = ['a"b', "c\\nd", "[é,1]", "x" * 64]
+        for n in range(4):
+            some = ("all", *tags[: n + 1])
+            claim = await self.claimed(store, owner=ANN, tags=some)
+            at = NOON + n * 60 * SECOND
+            await store.settle([settled(claim, Done("1"), CALL._replace(at=at))])
+
+        _, by_tag = await store.sums(UsageFilter("acme"), "tag", limit=9)
+        _, most = await store.sums(UsageFilter("acme"), "tag", limit=2)
+        _, first = await store.sums(UsageFilter("acme"), "minute", limit=2)
+
+        assert [("all", 4), *zip(tags, (4, 3, 2, 1), strict=True)] == sorted(
+            [(tag, s.jobs) for tag, s in by_tag],
+            key=lambda item: -item[1] - (item[0] == "all"),
+        )
+        assert {"all", tags[0]} == {tag for tag, _ in most}
+        assert ["2026-01-01T12:00Z", "2026-01-01T12:01Z"] == [at for at, _ in first]
+
     async def test_costs_name_what_was_dear_and_what_failed(self, store: Store) -> None:
         await self._calls(store)
         dear = await self.claimed(store, capability="write", owner=ANN)
