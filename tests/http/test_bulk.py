@@ -6,10 +6,12 @@ from hashlib import sha256
 import pytest
 
 from backburner import Context, PermanentError, capability
+from backburner.engine.access.keys import Actor
 from backburner.engine.groups import bulk
 from backburner.http.routes import jobs
 
 UGLY = {"tag": "x\n\x1b[2J", "metadata": "note=\n\x1b[2J"}
+BOTH = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 LATER = "2100-01-01T00:00:00Z"
 
 
@@ -25,11 +27,12 @@ async def state(server, headers, job_id):
     return answer.json()["state"]
 
 
-async def done(server, headers, body):
+async def done(server, headers, body, reader=None):
     answer = await server.client.post("/v1/jobs/bulk", json=body, headers=headers)
     assert 202 == answer.status_code, answer.text
     ended = await server.client.get(
-        answer.headers["location"], headers={**headers, "Prefer": "wait=30"}
+        answer.headers["location"],
+        headers={**(reader or headers), "Prefer": "wait=30"},
     )
     return ended.json()["output"]
 
@@ -50,6 +53,109 @@ async def test_a_bulk_cancel_reaches_only_the_callers_own_jobs(serve):
 
     refused = await server.client.get("/v1/jobs?user=bob", headers=ann)
     assert 403 == refused.status_code
+
+
+@pytest.fixture
+def after(monkeypatch):
+    """Make a bulk action call something after each of its pages, of one job."""
+    monkeypatch.setattr(bulk, "PAGE", 1)
+
+    def call(engine, act):
+        for name in ("cancel_jobs", "retry_jobs"):
+            change = getattr(engine, name)
+
+            async def then(jobs, change=change):
+                changed = await change(jobs)
+                await act()
+                return changed
+
+            monkeypatch.setattr(engine, name, then)
+
+    return call
+
+
+def revoking(server, key):
+    """Return an act that revokes a key."""
+    key_id = key.split("_")[2]
+
+    async def revoke():
+        await server.backburner.keys.revoke(key_id, Actor("admin", "acme"))
+
+    return revoke
+
+
+@BOTH
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_bulk_action_ends_when_its_key_is_revoked(serve, after, named):
+    server = await serve(keyed=True)
+    key = await server.key("acme", user="ann")
+    other = server.shown(await server.key("acme", user="ann"))
+    ids = [await later(server, other) for _ in range(3)]
+    after(server.backburner.engine, revoking(server, key))
+
+    which = {"ids": ids} if named else {"where": {}}
+    body = {"action": "cancel", **which}
+    told = await done(server, server.shown(key), body, reader=other)
+
+    assert 1 == told["changed"]
+    assert f"the API key {key.split('_')[2]} was revoked" == told["stopped"]
+    states = [await state(server, other, job) for job in ids]
+    assert ["cancelled", "scheduled", "scheduled"] == sorted(states)
+
+
+async def test_a_bulk_action_ends_when_its_key_has_expired(serve, after, monkeypatch):
+    server = await serve(keyed=True)
+    engine = server.backburner.engine
+    ends = engine.now() + 600_000
+    key = await server.key("acme", user="ann", expires_at=ends)
+    other = server.shown(await server.key("acme", user="ann"))
+    ids = [await later(server, other) for _ in range(2)]
+
+    async def expire():
+        monkeypatch.setattr(engine, "now", lambda: ends)
+
+    after(engine, expire)
+    body = {"action": "cancel", "ids": ids}
+    told = await done(server, server.shown(key), body, reader=other)
+
+    assert 1 == told["changed"]
+    assert told["stopped"].endswith("has expired")
+
+
+@BOTH
+async def test_a_staged_retry_ends_when_its_key_is_revoked(serve, after):
+    runs = []
+
+    @capability("test.mend", queue="demo", max_attempts=1)
+    async def mend(_ctx: Context, number: int) -> None:
+        runs.append(number)
+        if len(runs) <= 3:
+            raise PermanentError("not yet")
+
+    server = await serve(keyed=True, capabilities=[mend])
+    key = await server.key("acme", user="ann")
+    other = server.shown(await server.key("acme", user="ann"))
+    server.client.headers.update(other)
+    for number in range(3):
+        await server.ended(await server.submit("test.mend", number))
+    after(server.backburner.engine, revoking(server, key))
+
+    body = {"action": "retry", "where": {}, "staged": True}
+    told = await done(server, server.shown(key), body, reader=other)
+
+    assert (1, 1) == (told["changed"], len(told["stages"]))
+    assert told["stopped"].endswith("was revoked")
+    failed = await server.client.get("/v1/jobs/count?state=failed")
+    assert 2 == failed.json()["count"]
+
+
+async def test_without_keys_nothing_ends_a_bulk_action(server, monkeypatch):
+    monkeypatch.setattr(bulk, "PAGE", 1)
+    for _ in range(3):
+        await server.submit(run_at=LATER)
+    told = await done(server, {}, {"action": "cancel", "where": {}})
+
+    assert (3, None) == (told["changed"], told["stopped"])
 
 
 @pytest.mark.one_store

@@ -66,9 +66,14 @@ class ApiKey:
 
     def is_good(self, now: Instant) -> bool:
         """Return whether the key is neither revoked nor expired."""
+        return self.flaw(now) is None
+
+    def flaw(self, now: Instant) -> str | None:
+        """Return why the key is not valid; `None` if it is."""
         if self.revoked_at is not None:
-            return False
-        return self.expires_at is None or now < self.expires_at
+            return "was revoked"
+        has_expired = self.expires_at is not None and now >= self.expires_at
+        return "has expired" if has_expired else None
 
 
 def new_id(chance: int) -> str:

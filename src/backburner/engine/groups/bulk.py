@@ -11,6 +11,9 @@ A staged retry tries one job, then ten, then all. It stops if more than half of 
 fail again, or if a stage takes too long. The choice of a stage's jobs is stored before
 they are retried, so a worker that takes over retries the same jobs, and none that was
 retried since.
+
+An action goes on only while the API key that requested it is valid: this is checked
+before each page and each stage.
 """
 
 from collections.abc import Sequence
@@ -77,6 +80,8 @@ class BulkInput(BaseModel):
     staged: bool = False
     matched: int = 0
     """How many jobs matched when it was asked for."""
+    key: str | None = None
+    """The id of the API key that requested it; `None` in development."""
 
 
 class Stage(BaseModel):
@@ -105,6 +110,8 @@ class Trial(BaseModel):
     changed: int = 0
     at: Instant = 0
     """When they were retried."""
+    stopped: str | None = None
+    """Why no more were retried."""
 
 
 class Page(BaseModel):
@@ -114,6 +121,8 @@ class Page(BaseModel):
     skipped: int
     over_budget: int = 0
     last: int | None
+    stopped: str | None = None
+    """Why it and those after it were not reached."""
 
 
 class BulkResult(BaseModel):
@@ -131,7 +140,7 @@ class BulkResult(BaseModel):
     """Those of them whose budget had too little left."""
     stages: list[Stage] = []
     stopped: str | None = None
-    """Why a staged retry did not go on."""
+    """Why it did not go on."""
 
 
 def new_job(
@@ -140,8 +149,6 @@ def new_job(
     caller: Owner,
     asked: BulkInput,
     request_id: str | None,
-    *,
-    key: str | None = None,
 ) -> NewJob:
     """
     Return the job that runs a bulk action.
@@ -162,7 +169,7 @@ def new_job(
         request_id=request_id,
         tokens=0,
         # Actions of one key must not use up the room of another key's.
-        share=owner.user if owner == caller else f"{EVERYBODY}/{key}",
+        share=owner.user if owner == caller else f"{EVERYBODY}/{asked.key}",
     )
 
 
@@ -255,6 +262,9 @@ class _Run:
         last, number = None, 0
         while True:
             done = await self._ctx.step(f"page {number}", self._page, number, last)
+            if done.stopped is not None:
+                result.stopped = done.stopped
+                return result
             result.changed += done.changed
             result.skipped += done.skipped
             result.over_budget += done.over_budget
@@ -264,7 +274,19 @@ class _Run:
                 return result
             last, number = done.last, number + 1
 
+    async def _flaw(self) -> str | None:
+        """Return why the action must not go on: its key is not valid any more."""
+        key_id = self._asked.key
+        if key_id is None:
+            return None
+        key = await self._engine.store.find_key(key_id)
+        flaw = "was deleted" if key is None else key.flaw(self._engine.now())
+        return None if flaw is None else f"the API key {key_id} {flaw}"
+
     async def _page(self, number: int, last: int | None) -> Page:
+        flaw = await self._flaw()
+        if flaw is not None:
+            return Page(changed=0, skipped=0, last=None, stopped=flaw)
         engine, ids = self._engine, self._asked.ids
         if ids is None:
             jobs = await self._next(last, PAGE)
@@ -325,10 +347,14 @@ class _Run:
         for size in STAGES:
             trial = await self._try(size)
             stage, open_ = await self._look_at(trial)
-            result.stages.append(stage)
+            if stage.ids or trial.stopped is None:
+                result.stages.append(stage)
             self._tried.update(stage.ids)
             result.changed += trial.changed
             result.skipped += len(stage.ids) - trial.changed
+            result.stopped = trial.stopped or (await self._flaw() if open_ else None)
+            if result.stopped is not None:
+                return None
             if 2 * stage.failed > len(stage.ids):
                 result.stopped = (
                     f"{stage.failed} of {len(stage.ids)} failed again: "
@@ -364,7 +390,9 @@ class _Run:
             )
             trial.ids += more.ids
             trial.changed += more.changed
-            trial.at = more.at
+            trial.at, trial.stopped = more.at, more.stopped
+            if trial.stopped is not None:
+                return trial
             last, place = choice.last, f" after {choice.last}"
             if last is None or len(trial.ids) >= size:
                 return trial
@@ -391,14 +419,16 @@ class _Run:
         # A choice that an earlier release stored has no generations: it was retried.
         ids = [job.id for job in jobs if job.generation != chosen.get(job.id)]
         rest = [job for job in jobs if job.generation == chosen.get(job.id)]
-        changed = 0
-        while rest and len(ids) < most:
+        changed, flaw = 0, await self._flaw()
+        while rest and len(ids) < most and flaw is None:
             room = most - len(ids)
             some, rest = rest[:room], rest[room:]
             done = await self._engine.retry_jobs(some)
             changed += done.retried
             ids += [job.id for job in some if job.id not in done.over_budget]
-        return Trial(ids=ids, changed=changed, at=self._engine.now())
+            flaw = await self._flaw() if rest else None
+        now = self._engine.now()
+        return Trial(ids=ids, changed=changed, at=now, stopped=flaw)
 
     async def _look_at(self, trial: Trial) -> tuple[Stage, int]:
         """Return how the jobs of a stage have ended, and how many have not."""

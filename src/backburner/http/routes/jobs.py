@@ -303,6 +303,7 @@ async def change_many(request: Request, caller: Reader) -> Response:
         user=reach.user if isinstance(reach, Owner) else None,
         staged=asked.staged,
         matched=matched,
+        key=caller.key,
     )
     new = bulk.new_job(
         server_state.engine.draw("job"),
@@ -310,7 +311,6 @@ async def change_many(request: Request, caller: Reader) -> Response:
         caller.owner,
         given,
         problems.request_id_of(request),
-        key=caller.key,
     )
     await bulk.check_room(server_state.engine.store, new)
     target = bulk.summary(new.id, given)

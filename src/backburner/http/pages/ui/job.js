@@ -102,7 +102,7 @@ function BulkResult({ path }) {
   const { action, changed, skipped, stages, stopped } = data
   return html`<div class="card"><h2>Result</h2><p>${jobs(changed)} ${action === 'cancel' ? 'cancelled' : 'retried'}, ${number(skipped)} skipped${skipped ? `: they ${SKIPPED[action]}` : ''}.</p>
     ${stages.length > 0 && html`<ol>${stages.map((one, at) => html`<li>Stage ${at + 1}, ${jobs(one.ids.length)}: ${number(one.succeeded)} succeeded, ${number(one.failed)} failed again</li>`)}</ol>`}
-    ${stopped && html`<p class="bad-text">The retry stopped after stage ${stages.length}: ${inline(stopped, 300)}. The other jobs were not retried.</p>`}</div>`
+    ${stopped && html`<p class="bad-text">The ${action} stopped${stages.length ? ` after stage ${stages.length}` : ''}: ${inline(stopped, 300)}. The other jobs were not ${action === 'cancel' ? 'cancelled' : 'retried'}.</p>`}</div>`
 }
 
 // --- Copy as -------------------------------------------------------------------------------------
