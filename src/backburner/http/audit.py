@@ -52,7 +52,7 @@ def entries_of_submit(
     Return the entries of a submit: one, if an administrator submits for another owner.
 
     Not for keys without `tenant:read`: they are those of backends, which submit for
-    their users all the time. Each job names the key that submitted it.
+    their users all the time. Each job names its request.
     """
     if READ_TENANT not in caller.scopes or caller.owner == caller.own:
         return ()
