@@ -93,9 +93,18 @@ async def test_a_burst_is_not_taken_for_the_rate_of_a_minute(server, monkeypatch
 
     queue = await the_queue(server)
 
-    # The newest 20 events, as if they had taken ten seconds.
-    assert 0 < queue["submitted_per_minute"] <= 120
+    # Of 25 events every second is read.
+    assert 24 <= queue["submitted_per_minute"] <= 26
     assert 0 == queue["ended_per_minute"]
+
+
+async def test_a_burst_is_counted_as_it_was(server, monkeypatch):
+    monkeypatch.setattr(activity, "MOST_MOVES", 25)
+    await server.client.post("/v1/queues/demo/pause")
+    for _ in range(25):
+        await server.submit()
+
+    assert 25 == (await the_queue(server))["submitted_per_minute"]
 
 
 async def test_a_paused_queue_starts_nothing_until_it_is_resumed(server):

@@ -56,8 +56,8 @@ class Queue(TypedDict):
     totals: Totals
     submitted_per_minute: float
     """
-    Jobs submitted in the last minute. If there were more than 10,000 events, it is a
-    rate that is computed from the newest of them, over ten seconds or more.
+    Jobs submitted in the last minute. If there were more than 10,000 events, it is an
+    estimate from 10,000 of them, spread over the minute.
     """
     ended_per_minute: float
     """Jobs that ended in the last minute, measured in the same way."""

@@ -27,8 +27,6 @@ router = APIRouter(tags=["operations"])
 Administrator = Annotated[Caller, require("queues:admin")]
 
 MINUTE: Final = timedelta(minutes=1) // timedelta(milliseconds=1)
-SHORTEST: Final = MINUTE // 6
-"""The minimum time from which a rate is computed: a burst says nothing of a minute."""
 
 SETTLED = {
     200: {"description": "The queue."},
@@ -103,14 +101,12 @@ async def _queues(engine: Engine) -> dict[str, dict[str, Any]]:
 
 
 async def _rate(engine: Engine, queues: dict[str, dict[str, Any]]) -> None:
-    """Add how many jobs arrive and end in a minute."""
-    now = engine.now()
-    recent = await engine.store.throughput(since=now - MINUTE)
-    times = MINUTE / max(SHORTEST, now - recent.since)
-    for name, moved in recent.queues.items():
+    """Add how many jobs arrived and ended in the last minute."""
+    recent = await engine.store.throughput(since=engine.now() - MINUTE)
+    for name, moved in recent.items():
         queue = queues.setdefault(name, _view(QueueState(name)))
-        queue["submitted_per_minute"] = round(moved.submitted * times, 1)
-        queue["ended_per_minute"] = round(moved.ended * times, 1)
+        queue["submitted_per_minute"] = float(moved.submitted)
+        queue["ended_per_minute"] = float(moved.ended)
 
 
 async def counts(engine: Engine, queue: str) -> dict[str, Any]:

@@ -33,15 +33,6 @@ class Moved(NamedTuple):
     ended: int
 
 
-class Throughput(NamedTuple):
-    """The jobs of each queue that arrived and ended since a time."""
-
-    since: Instant
-    """Later than requested if there were more events than are read."""
-    queues: Mapping[str, Moved]
-    """By the queue's name; queues without such jobs are left out."""
-
-
 class Impact(NamedTuple):
     """The impact of dead letters with one cause, as far as they were read."""
 
@@ -58,8 +49,13 @@ class ActivityStore(Protocol):
         """Count an owner's jobs by minute, from a bounded number of newest events."""
         ...
 
-    async def throughput(self, *, since: Instant) -> Throughput:
-        """Count everyone's jobs by queue, from a bounded number of newest events."""
+    async def throughput(self, *, since: Instant) -> Mapping[str, Moved]:
+        """
+        Count everyone's jobs that arrived and ended since a time, by queue.
+
+        If there are too many events to read, the counts are estimates for the whole
+        time, from some of its events. Queues without such jobs are left out.
+        """
         ...
 
     async def impacts(self, owner: Visibility) -> Mapping[str, Impact]:

@@ -4,7 +4,7 @@ Recent activity and the impact of failures, on both databases.
 Both read a bounded number of the newest rows, so the time does not grow with the table.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import sqlalchemy as sa
@@ -15,7 +15,6 @@ from backburner.ports.store.activity import (
     Impact,
     Minute,
     Moved,
-    Throughput,
 )
 from backburner.stores.shared.paging import first_since, seen_by
 from backburner.stores.tables import events, jobs, usages
@@ -40,7 +39,7 @@ class Activities(Protocol):
     async def activity(self, owner: Visibility, *, since: Instant) -> Activity:
         return await self.read(lambda connection: _activity(connection, owner, since))
 
-    async def throughput(self, *, since: Instant) -> Throughput:
+    async def throughput(self, *, since: Instant) -> Mapping[str, Moved]:
         return await self.read(lambda connection: _throughput(connection, since))
 
     async def impacts(self, owner: Visibility) -> Mapping[str, Impact]:
@@ -48,39 +47,61 @@ class Activities(Protocol):
 
 
 ENDS: Final = ("job.succeeded", "job.failed", "job.cancelled")
+SCATTER: Final = 7_919
+"""A prime number: its multiples leave all remainders."""
+_MOVE: Final = (events.c.at, events.c.n, events.c.type, events.c.job)
 
 
-def _throughput(connection: sa.Connection, since: Instant) -> Throughput:
+def _throughput(connection: sa.Connection, since: Instant) -> dict[str, Moved]:
     e = events.c
-    begin = first_since(connection, e.at, since - CLOCKS_AGREE_MS)
-    newest = sa.select(e.at, e.n, e.type, e.job).where(e.seq >= begin)
-    c = newest.order_by(e.seq.desc()).limit(MOST_MOVES).cte("newest").c
-    is_recent = sa.and_(c.job.is_not(None), c.at >= since)
-    arrives = sa.and_(is_recent, c.n == 1)
-    ends = sa.and_(is_recent, c.type.in_(ENDS))
+    begin = first_since(connection, e.at, since)
+    last = connection.execute(sa.select(sa.func.max(e.seq))).scalar() or 0
+    step = max(0, last - begin) // MOST_MOVES + 1
+    if step == 1:
+        early = first_since(connection, e.at, since - CLOCKS_AGREE_MS)
+        newest = sa.select(*_MOVE).where(e.seq >= early).order_by(e.seq.desc())
+        rows = _moves(connection, newest.limit(MOST_MOVES), since)
+    else:
+        rows = _moves(connection, _sample(begin, step), since)
+    return {
+        name: Moved(int(arrived) * step, int(ended) * step)
+        for name, arrived, ended in rows
+    }
+
+
+def _sample(begin: int, step: int) -> sa.Select[Any]:
+    """
+    Select one of every `step` events from `begin` on, not always the same of them.
+
+    The events of jobs that pass one after the other repeat in a fixed pattern.
+    """
+    n = sa.select(sa.literal(0, sa.BigInteger).label("n")).cte("places", recursive=True)
+    n = n.union_all(sa.select(n.c.n + 1).where(n.c.n < MOST_MOVES - 1))
+    seq = begin + n.c.n * step + n.c.n * SCATTER % step
+    return sa.select(*_MOVE).join_from(n, events, events.c.seq == seq)
+
+
+def _moves(
+    connection: sa.Connection, some: sa.Select[Any], since: Instant
+) -> Sequence[Any]:
+    """Count the arrivals and ends among some events, by queue."""
+    c = some.cte("some").c
+    arrives, ends = c.n == 1, c.type.in_(ENDS)
     # Found one by one by their numbers: a join might read all jobs.
     queue = sa.select(jobs.c.queue).where(jobs.c.seq == c.job).scalar_subquery()
-    some = sa.select(
-        sa.case((sa.or_(arrives, ends), queue)).label("queue"),
-        c.at,
-        sa.case((arrives, 1), else_=0).label("arrived"),
-        sa.case((ends, 1), else_=0).label("ended"),
-    ).subquery()
-    moved = (some.c.arrived, some.c.ended)
-    query = sa.select(
-        some.c.queue, sa.func.count(), sa.func.min(some.c.at), *map(sa.func.sum, moved)
-    ).group_by(some.c.queue)
-    rows = connection.execute(query).all()
-    first = min((row[2] for row in rows), default=since)
-    is_capped = sum(row[1] for row in rows) >= MOST_MOVES
-    return Throughput(
-        since=max(since, first) if is_capped else since,
-        queues={
-            name: Moved(int(arrived), int(ended))
-            for name, _, _, arrived, ended in rows
-            if name is not None
-        },
+    is_move = sa.and_(c.job.is_not(None), c.at >= since, sa.or_(arrives, ends))
+    found = (
+        sa.select(
+            queue.label("queue"),
+            sa.case((arrives, 1), else_=0).label("arrived"),
+            sa.case((ends, 1), else_=0).label("ended"),
+        )
+        .where(is_move)
+        .subquery()
     )
+    moved = (sa.func.sum(found.c.arrived), sa.func.sum(found.c.ended))
+    query = sa.select(found.c.queue, *moved).where(found.c.queue.is_not(None))
+    return connection.execute(query.group_by(found.c.queue)).all()
 
 
 def _activity(connection: sa.Connection, owner: Visibility, since: Instant) -> Activity:

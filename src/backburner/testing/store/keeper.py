@@ -323,8 +323,8 @@ class KeeperConformance(WithWorkers):
         later = await store.throughput(since=NOON + DAY)
         recent = await store.throughput(since=NOON)
 
-        assert (NOON, {"default": (2, 1), "other": (1, 0)}) == recent
-        assert (NOON + DAY, {}) == later
+        assert {"default": (2, 1), "other": (1, 0)} == recent
+        assert {} == later
 
     async def test_the_jobs_of_a_worker_are_found(self, store: Store) -> None:
         await submit(store)
