@@ -292,13 +292,18 @@ async def test_no_failed_bulk_action_is_retried(world, monkeypatch):
 
     alone = await world.sent(operator, "POST", f"/v1/jobs/{failed}/retry")
     letter = await world.sent(operator, "POST", f"/v1/dead-letters/{failed}/retry")
+    path = "/v1/dead-letters/retry"
+    dry = await world.sent(operator, "POST", path, {"dry_run": True})
+    of_queue = {"queue": "backburner.bulk", "dry_run": True}
+    none = await world.sent(operator, "POST", path, of_queue)
     staged = await world.bulk(operator, action="retry", where={}, staged=True)
     await world.sent(waiting, "GET", dead.headers["location"])
-    everything = await world.sent(operator, "POST", "/v1/dead-letters/retry", {})
+    everything = await world.sent(operator, "POST", path, {})
     after = (await world.sent(operator, "GET", f"/v1/jobs/{failed}")).json()
 
     assert [409, 409] == [alone.status_code, letter.status_code]
+    assert [1, 0] == [answer.json()["matched"] for answer in (dry, none)]
     assert "submit it again" in alone.json()["detail"]
     assert [[dead.json()["id"]]] == [s["ids"] for s in staged["output"]["stages"]][:1]
-    assert 1 <= everything.json()["remaining"], "it stays a dead letter"
+    assert 0 == everything.json()["remaining"], "what cannot be retried"
     assert ("failed", 0) == (after["state"], after["generation"])

@@ -289,7 +289,10 @@ class Retried(TypedDict):
     """The result of a retry of many dead letters."""
 
     matched: int
-    """Total number of matches, including those beyond `limit`."""
+    """
+    Total number of matches, including those beyond `limit`. Failed bulk actions, which
+    cannot be retried, are not counted.
+    """
     retried: int
     remaining: int
     """Number of matches that are still waiting."""

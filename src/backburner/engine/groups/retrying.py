@@ -5,18 +5,20 @@ Each retry is a compare-and-set.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from backburner.domain.errors import BudgetExhausted
 from backburner.domain.jobs import transitions
 from backburner.domain.jobs.job import Instant, Job, JobState
-from backburner.domain.queues.queue import BULK
+from backburner.domain.queues.queue import BULK, Totals
 from backburner.ports.store import Store
 from backburner.ports.store.jobs import Move
 from backburner.ports.store.keys import AuditEntry
 from backburner.ports.store.maintenance import JobFilter
 
 PAGE: Final = 500
+NONE: Final = Totals()
 
 
 async def retry_failed(
@@ -50,6 +52,18 @@ async def retry_failed(
 def can_be_retried(job: Job) -> bool:
     """Say whether a dead letter can be queued again: a bulk action is asked anew."""
     return job.queue != BULK
+
+
+async def count_retriable(store: Store, where: JobFilter) -> int:
+    """Count the matching dead letters, except failed bulk actions."""
+    if where.queue == BULK:
+        return 0
+    count = await store.count(where)
+    # Rarely one has failed: only then the dead letters are read a second time.
+    has_failed = where.queue is None and (await store.totals()).get(BULK, NONE).failed
+    if has_failed:
+        count -= await store.count(replace(where, queue=BULK))
+    return count
 
 
 class Retries(NamedTuple):

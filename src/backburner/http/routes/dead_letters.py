@@ -13,6 +13,7 @@ from backburner.domain.errors import (
     JobNotFound,
 )
 from backburner.domain.jobs.job import JobState
+from backburner.engine.groups.retrying import count_retriable
 from backburner.http import audit, contents, wire
 from backburner.http.auth import Caller, Retrier, require
 from backburner.http.problems import (
@@ -100,7 +101,7 @@ async def retry_many(request: Request, caller: Retrier) -> Response:
         queue=asked.queue,
         fingerprint=asked.fingerprint,
     )
-    matched = await server_state.engine.store.count(where)
+    matched = await count_retriable(server_state.engine.store, where)
     retried = 0
     if not asked.dry_run:
         action, target = "dead_letters.retried", _told(asked)
