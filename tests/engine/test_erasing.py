@@ -1,8 +1,11 @@
 """The deletion of a user's data while the user still submits."""
 
+from datetime import timedelta
+
 import pytest
 
 from backburner import Context, Owner, capability
+from backburner.engine.maintenance import erasure
 from backburner.engine.maintenance.erasure import Eraser, StillWorking
 from backburner.ports.faults import NoFaults
 from backburner.stores.tables import app_blobs
@@ -78,3 +81,63 @@ async def test_a_user_for_whom_jobs_are_submitted_all_the_time_is_refused(
     assert len(late) < 20
     assert [] == list(await store.find([ticket.id for ticket in late]))
     assert 1 <= counts["jobs"]
+
+
+async def test_waiting_jobs_are_cancelled_many_at_a_time(running, monkeypatch):
+    """*Before: one by one, with a pause after every 200.*"""
+
+    @capability("note")
+    async def note(_ctx: Context, text: str) -> str:
+        return text
+
+    bb = await running(note)
+    monkeypatch.setattr(erasure, "MANY", 10)
+    later = {"delay": timedelta(days=1), "owner": ANN}
+    tickets = await bb.submit_many(note, ["private"] * 25, **later)
+    looks, alone = [], []
+    unfinished, cancel = bb.engine.store.unfinished, bb.engine.cancel
+
+    async def look(owner, *, limit):
+        looks.append(limit)
+        return await unfinished(owner, limit=limit)
+
+    async def cancel_one(*args, **options):
+        alone.append(args)
+        return await cancel(*args, **options)
+
+    monkeypatch.setattr(bb.engine.store, "unfinished", look)
+    monkeypatch.setattr(bb.engine, "cancel", cancel_one)
+    eraser = Eraser(bb.engine, {}, NoFaults())
+    await eraser.run(ANN, "erased_1", actor="tests", cancel=True)
+
+    assert [] == list(await bb.engine.store.find([ticket.id for ticket in tickets]))
+    assert [10, 10, 10, 10] == looks[:4], "three pages, and one that is empty"
+    assert [] == alone
+
+
+async def test_work_that_does_not_end_is_not_waited_for_without_end(
+    running, monkeypatch
+):
+    """*Before: the erasure went on for as long as jobs were submitted.*"""
+
+    @capability("note")
+    async def note(_ctx: Context, text: str) -> str:
+        return text
+
+    bb = await running(note)
+    monkeypatch.setattr(erasure, "MOST_PAUSES", 3)
+    monkeypatch.setattr(erasure, "PAUSE_SECONDS", 0)
+    later = {"delay": timedelta(days=1), "owner": ANN}
+    unfinished, submitted = bb.engine.store.unfinished, []
+
+    async def look(owner, *, limit):
+        if len(submitted) < 20:
+            submitted.append(await bb.submit(note, "private", **later))
+        return await unfinished(owner, limit=limit)
+
+    monkeypatch.setattr(bb.engine.store, "unfinished", look)
+    eraser = Eraser(bb.engine, {}, NoFaults())
+    with pytest.raises(StillWorking, match="after all of it was cancelled"):
+        await eraser.run(ANN, "erased_1", actor="tests", cancel=True)
+
+    assert 4 == len(submitted)

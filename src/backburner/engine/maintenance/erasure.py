@@ -26,8 +26,12 @@ LIMIT: Final = 200
 """How many jobs, flows or rows one transaction deletes."""
 PASSES: Final = 3
 """How often to delete everything, if jobs have been submitted meanwhile."""
+MANY: Final = 500
+"""How many jobs, flows and batches are cancelled before looking again."""
 PAUSE_SECONDS: Final = 0.2
-"""How long to wait for cancelled batches to end before looking again."""
+"""How long to wait for cancelled batches to end before looking again …"""
+MOST_PAUSES: Final = 300
+"""… and how often."""
 ACTION: Final = "users.erase"
 
 
@@ -102,21 +106,40 @@ class Eraser:
             )
 
     async def _cancel(self, owner: Owner) -> None:
-        """Cancel all unfinished work; other processes may end some of it meanwhile."""
-        while found := await self._store.unfinished(owner, limit=LIMIT):
-            for one in found:
-                with suppress(IllegalTransition):  # it has just ended
-                    await self._cancel_one(one, owner)
-            # A batch ends shortly after its last member, without a notification.
-            await asyncio.sleep(PAUSE_SECONDS)  # noqa: TID251 - see above
+        """
+        Cancel all unfinished work; other processes may end some of it meanwhile.
 
-    async def _cancel_one(self, one: str, owner: Owner) -> None:
-        if one.startswith("flow_"):
-            await self._engine.flows.cancel(one, owner)
-        elif one.startswith("batch_"):
-            await self._engine.batches.cancel(one, owner)
-        else:
-            await self._engine.cancel(one, owner)
+        Raises `StillWorking` if there is no end to it, because work is submitted all
+        the time or a batch does not end.
+        """
+        seen: set[str] = set()
+        pauses = 0
+        while found := await self._store.unfinished(owner, limit=MANY):
+            if pauses == MOST_PAUSES:
+                raise StillWorking(
+                    f"the user still has unfinished work, such as {found[0]}, after "
+                    "all of it was cancelled: stop the schedule or the service that "
+                    "submits it, then run this command again"
+                )
+            await self._cancel_all(found, owner)
+            is_backlog = len(seen.union(found)) == len(seen) + MANY
+            seen.update(found)
+            if not is_backlog:
+                pauses += 1
+                # A batch ends shortly after its last member, without a notification.
+                await asyncio.sleep(PAUSE_SECONDS)  # noqa: TID251 - see above
+
+    async def _cancel_all(self, found: Sequence[str], owner: Owner) -> None:
+        jobs: list[str] = []
+        for one in found:
+            with suppress(IllegalTransition):  # it has just ended
+                if one.startswith("flow_"):
+                    await self._engine.flows.cancel(one, owner)
+                elif one.startswith("batch_"):
+                    await self._engine.batches.cancel(one, owner)
+                else:
+                    jobs.append(one)
+        await self._engine.cancel_jobs(await self._store.find(jobs))
 
     async def _repeat(self, step: Callable[[], Awaitable[int]]) -> int:
         total = 0
