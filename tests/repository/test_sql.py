@@ -56,7 +56,7 @@ ASSEMBLED = {
     f"{POSTGRES}/statements.py rows": "files of `queries`",
     f"{SHARED}/dead_letter_exports.py": "a constant",
     f"{SHARED}/event_streams.py": "constants",
-    f"{SHARED}/listing.py _in_states": "values of `JobState`",
+    f"{SHARED}/job_filters.py in_states": "values of `JobState`",
     f"{SHARED}/paging.py _halving": "names of tables and columns",
     f"{SHARED}/paging.py unindexed": "names of tables",
     f"{SHARED}/prospects.py _crowd": "values of `JobState`",

@@ -11,7 +11,7 @@ from backburner.domain.errors import InvalidInput
 from backburner.engine.submit.submission import check_sought
 from backburner.ports.faults import NoFaults
 from backburner.ports.store.maintenance import JobFilter
-from backburner.stores.shared.listing import has_pair
+from backburner.stores.shared.job_filters import has_pair
 from backburner.stores.shared.settling import as_json
 from backburner.testing.store.acts import submit
 from tests import homes

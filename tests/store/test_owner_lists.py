@@ -16,6 +16,7 @@ from backburner.ports.store.maintenance import JobFilter, Retention
 from backburner.stores.shared import (
     activity,
     batches,
+    dead_letters,
     erasure,
     flows,
     listing,
@@ -118,7 +119,7 @@ LISTS = {
     "fingerprint": jobs(in_state("failed", fingerprint="f1")),
     "blocked": jobs(in_state("blocked")),
     "running": jobs(in_state("running")),
-    "failures": lambda c: listing.failures(c, ANN, 9),
+    "failures": lambda c: dead_letters.failures(c, ANN, 9),
     "unfinished": lambda c: erasure._unfinished(c, ANN, 9),
     "erasable": lambda c: erasure._erasable(c, ANN, 9),
     "flows": lambda c: flows.listing(c, GroupFilter(ANN), None, 2),
@@ -130,7 +131,7 @@ LISTS = {
     "tenant": jobs(JobFilter(TINY)),
     "tenant's failed": jobs(JobFilter(TINY, state=JobState.FAILED)),
     "tenant's blocked": jobs(JobFilter(TINY, state=JobState.BLOCKED)),
-    "tenant's failures": lambda c: listing.failures(c, TINY, 9),
+    "tenant's failures": lambda c: dead_letters.failures(c, TINY, 9),
     "tenant's flows": lambda c: flows.listing(c, GroupFilter(TINY), None, 2),
     "tenant's batches": lambda c: batches.listing(c, GroupFilter(TINY), None, 2),
     "large tenant": jobs(JobFilter(LARGE)),
@@ -230,7 +231,7 @@ async def test_a_list_costs_a_small_owner_the_same_however_many_rows_others_have
 async def test_dead_letters_are_counted_up_to_a_bound(store, monkeypatch):
     await fill(store, MINE)
     whole = await store.dead_letters()
-    monkeypatch.setattr(listing, "DEAD_COUNTED", 1)
+    monkeypatch.setattr(dead_letters, "DEAD_COUNTED", 1)
 
     assert (2, 1) == (whole, await store.dead_letters())
 
@@ -257,7 +258,7 @@ async def test_old_dead_letters_are_counted_without_being_read(store, monkeypatc
     await fill(store, f"{NUMBERS};{DEAD};DROP TABLE n")
     whole = await store.failures(LARGE, limit=9)
     few = await store.failures(LARGE, limit=2)
-    monkeypatch.setattr(listing, "DEAD_REACH", 5)
+    monkeypatch.setattr(dead_letters, "DEAD_REACH", 5)
 
     assert {"f0": 16, "f1": 20, "f2": 20} == {g.fingerprint: g.size for g in whole}
     assert whole == await store.failures(LARGE, limit=9)
@@ -273,7 +274,7 @@ async def test_a_walk_through_dead_letters_or_a_backlog_finds_what_a_list_finds(
     store, monkeypatch, owner, oldest_first, states
 ):
     await fill(store, f"{NUMBERS};{DEAD};{OWNED};DROP TABLE n")
-    monkeypatch.setattr(listing, "DEAD_REACH", 7)
+    monkeypatch.setattr(dead_letters, "DEAD_REACH", 7)
     chosen = frozenset(map(JobState, states))
     where = JobFilter(owner, states=chosen, tag="rare", oldest_first=oldest_first)
     listed = await store.jobs(where, before=None, limit=99)

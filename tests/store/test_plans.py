@@ -6,7 +6,14 @@ import pytest
 
 from backburner.domain.jobs.job import JobState
 from backburner.ports.store.maintenance import JobFilter
-from backburner.stores.shared import batches, dead_letter_exports, flows, listing
+from backburner.stores.shared import (
+    batches,
+    dead_letter_exports,
+    dead_letters,
+    depths,
+    flows,
+    listing,
+)
 from backburner.stores.sqlite.database import driver
 from backburner.stores.sqlite.queries import Queries
 from backburner.testing.samples import ANN
@@ -158,10 +165,10 @@ def names_a_group(step):
             lambda c: listing.orphans(c, 9),
             {"jobs_running", "sqlite_autoindex_workers_1"},
         ),
-        (lambda c: listing.failures(c, ANN, 9), {"jobs_failed_by_owner"}),
-        (listing.dead_letters, {"jobs_failed_by_owner"}),
+        (lambda c: dead_letters.failures(c, ANN, 9), {"jobs_failed_by_owner"}),
+        (dead_letters.dead_letters, {"jobs_failed_by_owner"}),
         (
-            listing.depths,
+            depths.depths,
             {
                 *("flows_running", "jobs_by_step", "jobs_due", "jobs_ready"),
                 *("jobs_running", "jobs_suspended"),
@@ -204,7 +211,7 @@ def test_a_list_of_a_few_is_found_by_its_index(connection, read, indexes):
 
 
 def test_what_waits_is_counted_by_its_index(connection):
-    [statement] = the_statements(connection, lambda c: listing.waiting(c, 9))
+    [statement] = the_statements(connection, lambda c: depths.waiting(c, 9))
 
     plan = [step for step in the_plan(connection, statement) if " jobs " in step]
 

@@ -5,7 +5,7 @@ import pytest
 
 from backburner.ports.faults import NoFaults
 from backburner.stores.postgres.store import PostgresStore
-from backburner.stores.shared import dead_letter_exports, listing
+from backburner.stores.shared import dead_letter_exports, dead_letters, depths
 from backburner.testing.samples import NOON
 
 FILL = """
@@ -91,7 +91,7 @@ async def test_statements_find_their_rows_by_an_index(server):
 
 async def test_what_waits_is_counted_by_its_index_alone(server):
     connection, _ = server
-    statement = str(listing.COUNT_WAITING).replace(":cap", "10")
+    statement = str(depths.COUNT_WAITING).replace(":cap", "10")
     rows = await connection.fetch(f"EXPLAIN (COSTS OFF) {statement}")
     plan = "\n".join(row[0] for row in rows)
 
@@ -106,7 +106,7 @@ async def test_dead_letters_are_counted_by_their_index_and_up_to_a_bound(server)
         " WHERE finished_at IS NOT NULL AND seq % 7 = 0"
     )
     await connection.execute("VACUUM ANALYZE jobs")
-    statement = str(listing.COUNT_DEAD).replace(":cap", "10")
+    statement = str(dead_letters.COUNT_DEAD).replace(":cap", "10")
     rows = await connection.fetch(f"EXPLAIN (COSTS OFF) {statement}")
     plan = "\n".join(row[0] for row in rows)
 

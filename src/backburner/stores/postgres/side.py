@@ -13,7 +13,7 @@ from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.move import contents
 from backburner.stores.move.contents import Row
 from backburner.stores.postgres.database import Database, driver, said_by_driver
-from backburner.stores.shared import listing
+from backburner.stores.shared import roster
 from backburner.stores.tables import metadata
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class PostgresSide:
 
         def remove_dead_workers(connection: sa.Connection) -> Sequence[WorkerInfo]:
             connection.exec_driver_sql(self._remove_dead_workers, (span,))
-            return listing.workers(connection)
+            return roster.workers(connection)
 
         return await self.transact(remove_dead_workers)
 

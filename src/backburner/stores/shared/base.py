@@ -18,9 +18,12 @@ from backburner.ports.store.transactions import Tx
 from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.shared import (
     amendments,
+    dead_letters,
+    depths,
     keys,
     listing,
     queue_policies,
+    roster,
     timetable,
     totals,
 )
@@ -158,13 +161,13 @@ class BaseStore(
         return await self.internal_transaction(timetable.fire(firing))
 
     async def drain(self, worker: str, *, draining: bool) -> bool:
-        return await self.transact(listing.drain(worker, draining=draining))
+        return await self.transact(roster.drain(worker, draining=draining))
 
     async def is_draining(self, worker: str) -> bool | None:
-        return await self.read(lambda c: listing.is_draining(c, worker))
+        return await self.read(lambda c: roster.is_draining(c, worker))
 
     async def workers(self) -> Sequence[WorkerInfo]:
-        return await self.read(listing.workers)
+        return await self.read(roster.workers)
 
     async def history(self, job_id: str, *, after: int, limit: int) -> Sequence[Event]:
         rows = await self._rows(self.queries.list_history, job_id, after, limit)
@@ -203,16 +206,16 @@ class BaseStore(
     async def failures(
         self, owner: Visibility, *, limit: int
     ) -> Sequence[FailureGroup]:
-        return await self.read(lambda c: listing.failures(c, owner, limit))
+        return await self.read(lambda c: dead_letters.failures(c, owner, limit))
 
     async def depths(self) -> Sequence[tuple[str, JobState, int, Instant | None]]:
-        return await self.read(listing.depths)
+        return await self.read(depths.depths)
 
     async def waiting(self, cap: int) -> Mapping[str, int]:
-        return await self.read(lambda c: listing.waiting(c, cap))
+        return await self.read(lambda c: depths.waiting(c, cap))
 
     async def dead_letters(self) -> int:
-        return await self.read(listing.dead_letters)
+        return await self.read(dead_letters.dead_letters)
 
     async def overdue(self, *, now: Instant, limit: int) -> Sequence[Job]:
         return await self.read(lambda c: listing.overdue(c, now, limit))

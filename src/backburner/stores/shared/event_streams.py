@@ -21,7 +21,7 @@ from backburner.domain.events.event import EVERYBODY
 from backburner.domain.jobs.job import Instant, Owner, Visibility
 from backburner.ports.store.events import EVERYTHING, EventPage, Topic
 from backburner.stores.shared.access import Access
-from backburner.stores.shared.listing import has_tag
+from backburner.stores.shared.job_filters import has_tag
 from backburner.stores.shared.publications import forget, missed
 from backburner.stores.shared.rows import as_events
 from backburner.stores.tables import batches, events, flows, jobs

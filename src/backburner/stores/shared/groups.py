@@ -13,7 +13,7 @@ from backburner.domain.groups.flow import FlowState, NewFlow
 from backburner.domain.jobs.job import Instant, Owner, Submitted, Visibility
 from backburner.ports.store.flows import GroupFilter
 from backburner.stores.shared.consequences import InternalTx
-from backburner.stores.shared.listing import has_tag
+from backburner.stores.shared.job_filters import has_tag
 from backburner.stores.shared.paging import newest, seen_without_index
 from backburner.stores.shared.settling import KEY_LIFETIME_MS, as_json, tags_text
 from backburner.stores.tables import batches, events

@@ -1,14 +1,16 @@
-"""Reads whose shape varies, in SQLAlchemy Core; and a few cold ones."""
+"""
+Lists and counts of jobs, each by the index that fits its filter.
 
-from collections.abc import Callable, Collection, Sequence
+What no index finds is looked for among a bounded number of jobs (`walk`).
+"""
+
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-import orjson
 import sqlalchemy as sa
 
 from backburner.domain.jobs.job import (
-    WAITING,
     Instant,
     Job,
     JobState,
@@ -16,9 +18,18 @@ from backburner.domain.jobs.job import (
     Visibility,
 )
 from backburner.ports.store.events import Topic
-from backburner.ports.store.maintenance import FailureGroup, JobFilter
-from backburner.ports.store.transactions import Tx
-from backburner.ports.store.workers import Vitals, WorkerInfo
+from backburner.ports.store.maintenance import JobFilter
+from backburner.stores.shared import dead_letters
+from backburner.stores.shared.job_filters import (
+    DEAD,
+    FEW,
+    LIVE,
+    RARE,
+    conditions_of,
+    in_states,
+    is_in_group,
+    owner_conditions,
+)
 from backburner.stores.shared.owned import FIRST, first_events, owned_jobs
 from backburner.stores.shared.paging import (
     ends_of,
@@ -29,9 +40,7 @@ from backburner.stores.shared.paging import (
     unindexed,
 )
 from backburner.stores.shared.rows import JOB_COLUMNS, LISTED_COLUMNS, as_job, as_listed
-from backburner.stores.shared.settling import as_json
 from backburner.stores.tables import events as event_table
-from backburner.stores.tables import flows as flow_table
 from backburner.stores.tables import jobs as job_table
 from backburner.stores.tables import workers as worker_table
 
@@ -84,11 +93,11 @@ def _page(
     few: Collection[JobState],
     edge: int | None = None,
 ) -> list[Job]:
-    query = SELECT_LISTED.where(*_conditions(where), *_until(where, edge))
+    query = SELECT_LISTED.where(*conditions_of(where), *_until(where, edge))
     query = query.where(*_numbered(connection, where))
     ascending = where.oldest_first
     if _has_own_index(where):
-        query = query.where(*_owned(where))
+        query = query.where(*owner_conditions(where))
         rows = newest(
             *(connection, query, job_table, None, limit),
             before=before,
@@ -96,11 +105,11 @@ def _page(
         )
         return [as_listed(row) for row in rows]
     # The steps of a flow are found by its index and sorted, like jobs in a rare state.
-    if where.state not in _RARE and where.flow is None and where.fingerprint is None:
+    if where.state not in RARE and where.flow is None and where.fingerprint is None:
         owner = where.owner
-        if _is_in_group(where):
-            query, owner = query.where(*_owned(where)), None
-        if _is_in_group(where) or where.state not in few:
+        if is_in_group(where):
+            query, owner = query.where(*owner_conditions(where)), None
+        if is_in_group(where) or where.state not in few:
             rows = newest(
                 connection,
                 query,
@@ -120,7 +129,7 @@ def _page(
     seq = unindexed(job_table)
     if before is not None:
         query = query.where(seq > before if ascending else seq < before)
-    query = query.where(*_owned(where))
+    query = query.where(*owner_conditions(where))
     query = query.order_by(seq if ascending else seq.desc())
     return _listed(connection, query.limit(limit))
 
@@ -158,7 +167,7 @@ def _next_in_state(
     order = number if ascending else number.desc()
     # Written as IN, which no partial index serves: the numbers are to be used here.
     states = frozenset({where.state} if where.state else ())
-    conditions = _conditions(replace(where, state=None, states=states))
+    conditions = conditions_of(replace(where, state=None, states=states))
     if where.owner is not None:
         conditions += seen_without_index(where.owner, c)
     query = SELECT_LISTED.where(*conditions, *_until(where, edge))
@@ -195,8 +204,8 @@ def _next_in(
     """Say that a number is among the next in a state, by the index of that state."""
     number, in_state = unindexed(job_table), JobFilter(where.owner, where.state)
     # Dead letters have an index of owners.
-    mine = _owned(in_state) if where.state is JobState.FAILED else []
-    some = sa.select(c.seq).where(*_in_states(in_state), *mine)
+    mine = owner_conditions(in_state) if where.state is JobState.FAILED else []
+    some = sa.select(c.seq).where(*in_states(in_state), *mine)
     if before is not None:
         some = some.where(number > before if where.oldest_first else number < before)
     some = some.order_by(number if where.oldest_first else number.desc()).limit(NEXT)
@@ -230,7 +239,7 @@ def walk(
         for job in _page(connection, part, before, limit, few, span.edge)
     ]
     common = replace(where, states=where.states - rare)
-    query = SELECT_LISTED.where(*_conditions(common))
+    query = SELECT_LISTED.where(*conditions_of(common))
     found += [
         as_listed(row)
         for row in connection.execute(
@@ -251,13 +260,13 @@ def _begin(
     A walk through them would begin with a long history that has ended.
     """
     states = where.states - set(few)
-    if not states or not states <= _LIVE or not isinstance(where.owner, Owner):
+    if not states or not states <= LIVE or not isinstance(where.owner, Owner):
         return None
     number, ascending = unindexed(job_table), where.oldest_first
     edge = sa.func.min(number) if ascending else sa.func.max(number)
     ends = [
         connection.execute(
-            sa.select(edge).select_from(job_table).where(*_in_states(part))
+            sa.select(edge).select_from(job_table).where(*in_states(part))
         ).scalar()
         for part in _parts(JobFilter(), states)
     ]
@@ -278,7 +287,7 @@ def _by_index(
     through. Return it with the filter, which names one state as such unless it is.
     """
     states = where.states or frozenset({where.state} if where.state else ())
-    live = frozenset() if _is_in_group(where) else states & _LIVE
+    live = frozenset() if is_in_group(where) else states & LIVE
     is_owned = isinstance(where.owner, Owner)
     if live and is_owned and not _is_long(connection, where.owner):
         many = live
@@ -287,7 +296,7 @@ def _by_index(
         many = frozenset(one for one in live if not _are_few(connection, one, most))
     else:
         many = frozenset()
-    few = (_FEW | _LIVE) - many
+    few = (FEW | LIVE) - many
     if len(states) == 1 and not many:
         return replace(where, state=next(iter(states)), states=frozenset()), few
     return replace(where, state=None, states=states), few
@@ -302,13 +311,13 @@ def _is_named(where: JobFilter) -> bool:
 def _has_own_index(where: JobFilter) -> bool:
     """Say whether the jobs are one owner's cancelled ones, which have an index."""
     is_cancelled = where.state is JobState.CANCELLED and not _is_named(where)
-    is_owned = isinstance(where.owner, Owner) and not _is_in_group(where)
+    is_owned = isinstance(where.owner, Owner) and not is_in_group(where)
     return is_cancelled and is_owned
 
 
 def _is_walked(where: JobFilter, few: Collection[JobState]) -> bool:
     """Say whether no index finds the jobs: they are looked for one by one."""
-    if _is_in_group(where) or where.fingerprint is not None or _has_own_index(where):
+    if is_in_group(where) or where.fingerprint is not None or _has_own_index(where):
         return False
     states = where.states or ({where.state} if where.state else set())
     if states and states <= set(few):
@@ -329,9 +338,6 @@ def _until(where: JobFilter, edge: int | None) -> list[sa.ColumnElement[bool]]:
     return [seq <= edge if where.oldest_first else seq >= edge]
 
 
-DEAD: Final[sa.ColumnElement[bool]] = sa.literal_column("jobs.state = 'failed'")
-DEAD_REACH: Final = 10_000
-"""How many dead letters are looked at: they lie far apart."""
 OWNED_REACH: Final = 3_000
 """How many jobs of one owner are looked at: they lie still further apart."""
 NEXT: Final = 1_000
@@ -388,7 +394,7 @@ def _edge(
         some, number = _seen(connection, some, where)
         if is_dead:
             some = some.where(DEAD)
-            reach = min(reach, DEAD_REACH)
+            reach = min(reach, dead_letters.DEAD_REACH)
         else:
             reach = min(reach, OWNED_REACH)
         some = some.with_only_columns(number.label("seq"))
@@ -466,7 +472,7 @@ def count_within(
         _count(connection, part, few, most, span.edge) for part in _parts(where, rare)
     )
     common = replace(where, states=where.states - rare)
-    query = sa.select(c.seq).select_from(job_table).where(*_conditions(common))
+    query = sa.select(c.seq).select_from(job_table).where(*conditions_of(common))
     some = _between(connection, query, where, span).limit(most).subquery()
     counted = sa.select(sa.func.count()).select_from(some)
     total += int(connection.execute(counted).scalar_one())
@@ -528,12 +534,12 @@ def _count(
         total = sum(_count(connection, part, few, most, edge) for part in parts)
         return total if most is None else min(total, most)
     counted = sa.select(c.seq).select_from(job_table)
-    conditions = [*_conditions(where), *_until(where, edge)]
+    conditions = [*conditions_of(where), *_until(where, edge)]
     conditions += _numbered(connection, where)
     counted = counted.where(*conditions)
-    is_found = where.state in few or _is_in_group(where) or _has_own_index(where)
+    is_found = where.state in few or is_in_group(where) or _has_own_index(where)
     if where.owner is None or is_found:
-        counted = counted.where(*_owned(where))
+        counted = counted.where(*owner_conditions(where))
     else:
         first = None if conditions else first_events(connection, where.owner)
         if first is None:
@@ -553,45 +559,6 @@ def last_of(connection: sa.Connection, topic: Topic) -> int:
     # The last by its index, which is by flow or batch and by number within it.
     query = sa.select(e.seq).where(mine).order_by(e.n.desc()).limit(1)
     return connection.execute(query).scalar() or 0
-
-
-def has_tag(
-    tags: sa.ColumnElement[str | None], tag: str | sa.BindParameter[str]
-) -> sa.ColumnElement[bool]:
-    """Say that a tag is among those stored: as it is written, unlike with LIKE."""
-    return _contains("\n" + tags + "\n", "\n" + tag + "\n")
-
-
-def has_pair(
-    metadata: sa.ColumnElement[str | None], name: str, text: str
-) -> sa.ColumnElement[bool]:
-    """
-    Say that metadata has this text under this name.
-
-    The stored JSON is searched for the pair as it is written there. This is exact:
-    quotes within a text are escaped, so those of the pair are the ends of texts. Only
-    the pairs that `check_sought` refuses look like the end of one text and the start of
-    the next. Functions that parse JSON would fail if any stored text is malformed.
-    """
-    # A comma before each name, also in place of the brace before the first one.
-    return _contains(
-        "," + sa.func.substr(metadata, 2), f",{as_json({name: text})[1:-1]}"
-    )
-
-
-def _contains(
-    text: sa.ColumnElement[str | None], part: str | sa.ColumnElement[str]
-) -> sa.ColumnElement[bool]:
-    """Say that a text has a part, as it is written: LIKE has wildcards."""
-    return sa.func.replace(text, part, "") != text
-
-
-_FEW = frozenset(
-    {JobState.BLOCKED, JobState.WAITING, JobState.RUNNING, JobState.FAILED}
-)
-_RARE = _FEW - {JobState.FAILED}
-_LIVE = frozenset({JobState.QUEUED, JobState.SCHEDULED})
-"""Few in an idle system, the newest of all in a busy one."""
 
 
 def orphans(connection: sa.Connection, limit: int) -> list[Job]:
@@ -624,274 +591,6 @@ def overdue(connection: sa.Connection, now: Instant, limit: int) -> list[Job]:
     """Return waiting jobs whose time is over."""
     found = connection.execute(_OVERDUE, {"now": now, "limit": limit})
     return [as_listed(row) for row in found]
-
-
-def failures(
-    connection: sa.Connection, owner: Visibility, limit: int
-) -> list[FailureGroup]:
-    """
-    Group an owner's dead letters by fingerprint, up to `DEAD_COUNTED` of them.
-
-    Beyond the newest `DEAD_REACH` only the first and the last job of each group are
-    looked at; the others are counted in the index.
-    """
-    mine = (DEAD, *seen_by(owner, c))
-    seq = unindexed(job_table)
-    newest_dead = sa.select(c.seq).where(*mine).order_by(seq.desc()).limit(DEAD_REACH)
-    last_at = sa.func.max(c.finished_at)
-    query = (
-        sa.select(
-            sa.func.sum(sa.func.count()).over(),
-            c.fingerprint,
-            sa.func.min(c.capability),
-            sa.func.min(c.error_code),
-            sa.func.count(),
-            sa.func.min(c.finished_at),
-            last_at,
-            sa.func.max(c.id),
-        )
-        # Found by their numbers: in the order of the index they lie far apart.
-        .where(c.seq.in_(newest_dead))
-        .group_by(c.fingerprint)
-        .order_by(last_at.desc())
-        .limit(limit)
-    )
-    rows = connection.execute(query).all()
-    found = [FailureGroup(*group) for _, *group in rows]
-    if rows and rows[0][0] >= DEAD_REACH:
-        found = _with_older(connection, found, mine, limit)
-    return _explained(connection, found) if found else []
-
-
-def _explained(
-    connection: sa.Connection, groups: Sequence[FailureGroup]
-) -> list[FailureGroup]:
-    """Add the error message of each group's sample."""
-    samples = [group.sample_id for group in groups]
-    query = sa.select(c.id, c.error).where(c.id.in_(samples), c.error.is_not(None))
-    messages = {
-        job: str(orjson.loads(error)["message"])
-        for job, error in connection.execute(query)
-    }
-    return [
-        group._replace(message=messages.get(group.sample_id, "")) for group in groups
-    ]
-
-
-def _with_older(
-    connection: sa.Connection,
-    found: Sequence[FailureGroup],
-    mine: Sequence[sa.ColumnElement[bool]],
-    limit: int,
-) -> list[FailureGroup]:
-    """Count what is older as well, and add groups that are older as a whole."""
-    some = sa.select(c.fingerprint, c.seq).where(*mine).limit(DEAD_COUNTED).subquery()
-    first, last = sa.func.min(some.c.seq), sa.func.max(some.c.seq)
-    counted = sa.select(some.c.fingerprint, sa.func.count(), first, last)
-    query = counted.group_by(some.c.fingerprint).order_by(last.desc())
-    ends = {mark: rest for mark, *rest in connection.execute(query)}
-    groups = {group.fingerprint: group for group in found}
-    older = [mark for mark in ends if mark not in groups][: limit - len(groups)]
-    shown = {mark: ends[mark] for mark in (*groups, *older) if mark in ends}
-    numbers = {seq for _, *both in shown.values() for seq in both}
-    columns = (c.seq, c.capability, c.error_code, c.finished_at, c.id)
-    read = sa.select(*columns).where(c.seq.in_(numbers), *mine)
-    jobs = {row.seq: row for row in connection.execute(read)}
-    for mark, (size, oldest, latest) in shown.items():
-        if not {oldest, latest} <= jobs.keys():
-            continue  # one was retried in between: what was found before stays
-        at, job = jobs[oldest].finished_at, jobs[latest]
-        known = groups.get(mark) or FailureGroup(
-            *(mark, job.capability, job.error_code, size),
-            *(at, job.finished_at, job.id),
-        )
-        groups[mark] = known._replace(size=size, first_at=min(known.first_at, at))
-    return [*groups.values()]
-
-
-DEAD_COUNTED: Final = 100_000
-"""Dead letters beyond this many are not counted."""
-COUNT_DEAD: Final = sa.text("""
-SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'failed' LIMIT :cap) AS failed
-""")
-
-
-def dead_letters(connection: sa.Connection) -> int:
-    """Count failed jobs by their partial index, up to `DEAD_COUNTED`."""
-    return int(connection.execute(COUNT_DEAD, {"cap": DEAD_COUNTED}).scalar_one())
-
-
-def depths(
-    connection: sa.Connection,
-) -> list[tuple[str, JobState, int, Instant | None]]:
-    """Count live jobs by queue and state: one partial index each, no history."""
-    counted = sa.union_all(
-        *(
-            sa.select(
-                sa.literal(state.value), c.queue, sa.func.count(), sa.func.min(c.seq)
-            )
-            .where(*_conditions(JobFilter(state=state)))
-            .group_by(c.queue)
-            for state in (*sorted(WAITING), JobState.WAITING, JobState.RUNNING)
-        )
-    )
-    return [
-        (
-            queue,
-            JobState(state),
-            count,
-            _ready_at(connection, first) if state == JobState.QUEUED else None,
-        )
-        for state, queue, count, first in connection.execute(counted).all()
-    ]
-
-
-# From one queue's name to the next, so that no queue is counted beyond the cap. The
-# literal state lets the partial index jobs_ready serve.
-COUNT_WAITING = sa.text("""
-WITH RECURSIVE names (queue) AS (
-  SELECT min(queue) FROM jobs WHERE state = 'queued'
-  UNION ALL
-  SELECT (SELECT min(jobs.queue) FROM jobs
-           WHERE jobs.state = 'queued' AND jobs.queue > names.queue)
-    FROM names WHERE names.queue IS NOT NULL
-)
-SELECT names.queue,
-       (SELECT count(*) FROM (
-          SELECT 1 FROM jobs
-           WHERE jobs.state = 'queued' AND jobs.queue = names.queue LIMIT :cap
-        ) AS queued)
-  FROM names WHERE names.queue IS NOT NULL
-""")
-
-
-def waiting(connection: sa.Connection, cap: int) -> dict[str, int]:
-    """Count queued jobs by queue, up to a cap each."""
-    rows = connection.execute(COUNT_WAITING, {"cap": cap}).all()
-    return {str(queue): int(count) for queue, count in rows}
-
-
-def _ready_at(connection: sa.Connection, seq: int) -> Instant | None:
-    query = sa.select(c.ready_at).where(sa.text("state = 'queued'"), c.seq == seq)
-    return connection.execute(query).scalar()
-
-
-def workers(connection: sa.Connection) -> list[WorkerInfo]:
-    """Return who is enlisted, the oldest first."""
-    w = worker_table.c
-    columns = (w.id, w.host, w.pid, w.slots, w.queues, w.started_at, w.draining)
-    query = sa.select(*columns, w.running, w.lag_ms, w.memory)
-    rows = connection.execute(query.order_by(w.started_at, w.id))
-    return [
-        WorkerInfo(
-            row.id,
-            row.host,
-            row.pid,
-            row.slots,
-            tuple(row.queues.split("\n")),
-            row.started_at,
-            row.draining,
-            None if row.lag_ms is None else Vitals(row.running, row.lag_ms, row.memory),
-        )
-        for row in rows
-    ]
-
-
-def is_draining(connection: sa.Connection, worker: str) -> bool | None:
-    """Say whether a worker is to claim nothing; `None`: it is not enlisted."""
-    return connection.execute(_DRAINING, {"worker": worker}).scalar()
-
-
-# Built once: every worker asks every two seconds.
-_DRAINING = sa.select(worker_table.c.draining).where(
-    worker_table.c.id == sa.bindparam("worker")
-)
-
-
-def drain(worker: str, *, draining: bool) -> Callable[[Tx], bool]:
-    """Return a body that marks a worker, and says whether it is enlisted."""
-    marked = worker_table.update().where(worker_table.c.id == worker)
-
-    def body(tx: Tx) -> bool:
-        marking = marked.values(draining=draining)
-        return bool(tx.connection.execute(marking).rowcount)
-
-    return body
-
-
-def _conditions(where: JobFilter) -> list[sa.ColumnElement[bool]]:
-    """Say which jobs are meant, whoever owns them."""
-    conditions = [*_in_states(where), *_made(where)]
-    for name in ("capability", "queue", "fingerprint", "flow", "worker"):
-        wanted = getattr(where, name)
-        if wanted is not None:
-            conditions.append(c[name] == wanted)
-    if where.batch is not None:
-        conditions.append(of_batch(where.batch))
-    if where.tag is not None:
-        conditions.append(has_tag(c.tags, where.tag))
-    for name, text in (where.metadata or {}).items():
-        conditions.append(has_pair(c.metadata, name, text))
-    return conditions
-
-
-def _in_states(where: JobFilter) -> list[sa.ColumnElement[bool]]:
-    conditions: list[sa.ColumnElement[bool]] = []
-    # Literals, so that partial indexes serve. `JobState` raises for any other text,
-    # which must never get into a statement.
-    if where.state is not None:
-        state = JobState(where.state).value
-        conditions.append(sa.literal_column(f"jobs.state = '{state}'"))
-    if where.states:
-        # With one that no job has: no partial index serves, the numbers are used.
-        states = sorted(JobState(state).value for state in where.states)
-        listed = ", ".join(f"'{state}'" for state in ("", *states))
-        conditions.append(sa.literal_column(f"jobs.state IN ({listed})"))
-    if where.state is JobState.BLOCKED:
-        conditions.append(c.flow.in_(_running_flows(where.owner)))
-    return conditions
-
-
-def _made(where: JobFilter) -> list[sa.ColumnElement[bool]]:
-    conditions: list[sa.ColumnElement[bool]] = []
-    if where.since is not None:
-        conditions.append(c.created_at >= where.since)
-    if where.until is not None:
-        conditions.append(c.created_at < where.until)
-    return conditions
-
-
-def _owned(where: JobFilter) -> list[sa.ColumnElement[bool]]:
-    if where.owner is None:
-        return []
-    # At most as many jobs run as workers have slots: their index holds the fewest.
-    by_state = where.state is JobState.RUNNING or where.state in _LIVE
-    if by_state or _is_in_group(where):
-        return seen_without_index(where.owner, c)
-    return seen_by(where.owner, c)
-
-
-def _is_in_group(where: JobFilter) -> bool:
-    return where.flow is not None or where.batch is not None
-
-
-def _running_flows(owner: Visibility | None = None) -> sa.Select[tuple[int]]:
-    """Select the flows that blocked steps may be in: only a running one has any."""
-    f = flow_table.c
-    query = sa.select(f.seq).where(sa.text("flows.state = 'running'"))
-    return query if owner is None else query.where(*seen_by(owner, f))
-
-
-def of_batch(batch: int) -> sa.ColumnElement[bool]:
-    """Say that a job is in a batch, by itself or as a step of a flow."""
-    # Each by its index: a step is found by its flow, which knows its batch.
-    member, step, flow = job_table.alias(), job_table.alias(), flow_table.alias()
-    alone = sa.select(member.c.seq).where(
-        member.c.batch == batch, member.c.batch.is_not(None), member.c.flow.is_(None)
-    )
-    steps = sa.select(step.c.seq).join(flow, flow.c.seq == step.c.flow)
-    in_flows = steps.where(flow.c.batch == batch)
-    return c.seq.in_(alone.union_all(in_flows))
 
 
 def _listed(

@@ -16,8 +16,8 @@ from backburner.domain.queues.fairness import share_of
 from backburner.domain.webhooks import delivery
 from backburner.ports.store.forecasts import Closing, Outlook
 from backburner.stores.shared.access import Access
+from backburner.stores.shared.job_filters import has_tag
 from backburner.stores.shared.ledger import read_rules
-from backburner.stores.shared.listing import has_tag
 from backburner.stores.shared.owned import owned_jobs
 from backburner.stores.shared.settling import KEYED
 from backburner.stores.tables import (

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from backburner.ports.clock import Clock
 from backburner.ports.store.workers import WorkerInfo
 from backburner.stores.move.contents import Row
-from backburner.stores.shared import listing
+from backburner.stores.shared import roster
 from backburner.stores.sqlite.database import Database, driver, translated
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class SqliteSide:
         def remove_dead_workers(connection: sa.Connection) -> Sequence[WorkerInfo]:
             now = self._clock.monotonic()
             driver(connection).execute(self._remove_dead_workers, (now, span, now))
-            return listing.workers(connection)
+            return roster.workers(connection)
 
         return await self.transact(remove_dead_workers)
 
