@@ -24,11 +24,11 @@ export async function readSome(path) {
 
 const BLANKS = /("(?:[^"\\]|\\.)*")|\s+/g
 
-/** Indent JSON; it stays as it is if that would change a value, like a large number. */
-export function indented(text) {
+/** Indent JSON; it stays as it is if that would change a value, like a large number. `write` is how. */
+export function indented(text, write = value => JSON.stringify(value, null, 2)) {
   try {
     const value = JSON.parse(text)
-    return JSON.stringify(value) === text.replace(BLANKS, '$1') ? pretty(value) : text
+    return JSON.stringify(value) === text.replace(BLANKS, '$1') ? write(value) : text
   } catch {
     return text
   }
@@ -49,7 +49,7 @@ export function Content({ path, label, name }) {
 }
 
 function Shown({ state, path, label, name }) {
-  const text = state.isWhole && state.text.length < 200_000 ? indented(state.text) : state.text
+  const text = state.isWhole && state.text.length < 200_000 ? indented(state.text, pretty) : state.text
   return html`<${Text} text=${text} label=${label} />
     <div class="actions"><${Copy} text=${text} name=${`the ${label}`} /> <a href=${path} download=${name}>Download</a>
       ${state.size > 0 && html`<span class="faint">${number(state.size)} bytes${state.isWhole ? '' : '; only the first part is shown'}</span>`}</div>`

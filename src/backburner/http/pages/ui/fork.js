@@ -1,8 +1,8 @@
 // A fork: a new job that reuses the results of the first steps of one that has ended.
 import { html, api, bounded, go, span, useApi, useEffect, useRef, useState } from './core.js'
 import { confirmed, Failure, inline } from './parts.js'
-import { readSome } from './contents.js'
-import { checkedJson, laidOut } from './form.js'
+import { indented, readSome } from './contents.js'
+import { checkedJson } from './form.js'
 import { Quote } from './quote.js'
 
 const STEPS = 1000
@@ -37,7 +37,7 @@ export function ForkForm({ job, isOwn, isHidden, start, close }) {
       const found = await readSome(`${path}/input`)
       if (!found.isWhole) throw new Error('The input is too large to edit here: use `backburner fork ID --from N --input …`.')
       // It may not be wanted any more.
-      if (isChanged.current) setInput(laidOut(found.text))
+      if (isChanged.current) setInput(indented(found.text))
     } catch (error) {
       if (!isChanged.current) return
       isChanged.current = false

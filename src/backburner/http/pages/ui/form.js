@@ -51,12 +51,6 @@ export function checkedJson(text) {
   return text
 }
 
-/** Write JSON in lines, unless that would change it: numbers may have more digits than here. */
-export function laidOut(text) {
-  const value = JSON.parse(text)
-  return JSON.stringify(value) === text ? JSON.stringify(value, null, 2) : text
-}
-
 /** Return the value that somebody entered, or throw what is wrong with it. */
 export function entered(field, text) {
   switch (field.kind) {

@@ -1,8 +1,8 @@
 // Playground: a form from a capability's schema, a quote, and the answer as it is written.
 import { html, useEffect, useRef, useState, address, api, bounded, go, me, money, number, route, say, sayProblem, useApi } from './core.js'
 import { Empty, Failure, Head, inline, LIVE, Name, pretty, State, Text } from './parts.js'
-import { readSome } from './contents.js'
-import { checkedJson, laidOut, useForm } from './form.js'
+import { indented, readSome } from './contents.js'
+import { checkedJson, useForm } from './form.js'
 import { Quote } from './quote.js'
 import { useWritten } from './written.js'
 
@@ -39,7 +39,7 @@ function Answer({ id }) {
     // An answer of `documents` cites passages.
     const isCited = typeof value?.text === 'string' && Array.isArray(value.sources)
     if (isCited) sources = value.sources
-    shown = isCited ? value.text : typeof value === 'string' ? value : result.text && laidOut(result.text)
+    shown = isCited ? value.text : typeof value === 'string' ? value : result.text && indented(result.text)
   } catch {
     // It is shown as it is.
   }
