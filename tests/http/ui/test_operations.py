@@ -167,6 +167,42 @@ async def test_a_worker_is_drained_and_a_schedule_saved_and_run(dashboard):
     assert "New schedule" not in shown, "it needs jobs:write"
 
 
+NIGHTLY = {"capability": "demo.echo", "cron": "0 3 * * *"}
+
+
+async def test_a_schedule_is_changed_and_its_input_keeps_its_digits(dashboard):
+    """*Before: large numbers were rounded, also if only the time was changed.*"""
+    value = '{"id": 12345678901234567890, "share": 1.0, "words": ["1.0", "two"]}'
+    _, key = await dashboard.key("platform-administrator", "default")
+    answer = await dashboard.server.client.put(
+        "/v1/schedules/digits",
+        json={**NIGHTLY, "input": json.loads(value)},
+        headers=dashboard.server.shown(key),
+    )
+    assert 200 == answer.status_code, answer.text
+    await dashboard.log_in("platform-administrator", tenant="default")
+    await dashboard.visit("fleet")
+    row = "[aria-label=Schedules] tr:has(bdi[title=digits])"
+    await dashboard.click("Change", f"{row} button")
+    field = dashboard.tab.page.locator("dialog [name=input]")
+    assert json.loads(value) == json.loads(await field.input_value())
+    await dashboard.tab.page.fill("dialog [name=cron]", "0 4 * * *")
+    await dashboard.click("Save", "dialog button")
+    await dashboard.shows("at 04:00", row)
+    engine = dashboard.server.backburner.engine
+    _, schedules = await engine.store.schedules()
+    [saved] = [one for one in schedules if one.name == "digits"]
+    assert value.replace(" ", "") == saved.input
+    await field.wait_for(state="detached")
+    await dashboard.click("Change", f"{row} button")
+    await field.fill("{")
+    await dashboard.click("Save", "dialog button")
+    await dashboard.shows("not valid JSON", "dialog [role=alert]")
+    await dashboard.click("Close", "dialog button")
+    await engine.store.delete_schedule("digits")
+    dashboard.check_quiet()
+
+
 async def test_a_job_is_given_another_priority_and_started(dashboard):
     engine = dashboard.server.backburner.engine
     await dashboard.log_in("user", user="ann", tenant="default")

@@ -75,13 +75,18 @@ function leaveTenant() {
 
 const LONGEST_READ = 60_000
 
+/** Keep a number as it is written if JavaScript would change it; `JSON.stringify` writes it again. */
+const kept = (_name, value, { source } = {}) =>
+  typeof value === 'number' && source !== undefined && String(value) !== source ? JSON.rawJSON(source) : value
+
 /**
  * Send a request; return what it answers as JSON, or throw a `Problem`.
  *
  * `body` is a value; `json` is one as text, which is sent as it is. With `age` the server
- * may give an answer that it gave another page so many seconds ago.
+ * may give an answer that it gave another page so many seconds ago. With `exact` numbers of
+ * the answer keep all their digits.
  */
-export async function api(path, { method = 'GET', body, json, headers = {}, signal: abort, age = 0 } = {}) {
+export async function api(path, { method = 'GET', body, json, headers = {}, signal: abort, age = 0, exact: isExact = false } = {}) {
   let response
   // A read that never ends would keep later ones from being made.
   const limits = [...(abort ? [abort] : []), ...(method === 'GET' ? [AbortSignal.timeout(LONGEST_READ)] : [])]
@@ -101,7 +106,7 @@ export async function api(path, { method = 'GET', body, json, headers = {}, sign
     throw new Problem(0, { detail: 'The server cannot be reached. Check your connection.', code: 'OFFLINE' })
   }
   if (response.status === 204) return null
-  const answer = await response.json().catch(error => {
+  const answer = await (isExact ? response.text().then(text => JSON.parse(text, kept)) : response.json()).catch(error => {
     if (error.name === 'AbortError') throw error
     if (response.ok) throw new Problem(0, { detail: 'The response of the server is incomplete. Try again.', code: 'OFFLINE' })
     return null
@@ -450,9 +455,9 @@ export function inOrder() {
  * Read something of the API and keep it: `{data, error, loading, reload}`.
  *
  * The former data stays until the new one is there, so that nothing jumps. With `live`
- * (ms) it is read again when an event comes, at most that often.
+ * (ms) it is read again when an event comes, at most that often. `exact`: as in `api`.
  */
-export function useApi(path, { live = 0, when } = {}) {
+export function useApi(path, { live = 0, when, exact: isExact = false } = {}) {
   const [state, set] = useState({ path: null, data: null, error: null })
   const current = useRef(path)
   current.current = path
@@ -467,7 +472,7 @@ export function useApi(path, { live = 0, when } = {}) {
     const begun = performance.now()
     const isNext = order.current()
     try {
-      const data = await api(wanted, { age })
+      const data = await api(wanted, { age, exact: isExact })
       if (current.current !== wanted || !isNext()) return
       set({ path: wanted, data, error: null })
       // The answer may be older than what has happened: it is read once more.

@@ -131,7 +131,7 @@ function Workers({ data, error, reload, current }) {
 export function Fleet() {
   const queues = useApi('/v1/queues', { live: 2000 })
   const workers = useApi('/v1/workers', { live: 5000 })
-  const schedules = useApi('/v1/schedules', { live: 10_000 })
+  const schedules = useApi('/v1/schedules', { live: 10_000, exact: true })
   // All at once: a table that arrives later would push those below it down.
   const isRead = [queues, workers, schedules].every(one => one.data || one.error)
   const current = useTables()

@@ -1,6 +1,7 @@
 // Schedules: when they fire, in words and in the reader's time, their last job, and a form to save one.
 import { html, address, Ago, api, bounded, may, say, useApi, useEffect, useRef, useState } from './core.js'
 import { act, confirmed, Empty, Failure, Frame, Head, Name, State, useSample } from './parts.js'
+import { checkedJson } from './form.js'
 
 const pathOf = name => `/v1/schedules/${name.split('/').map(encodeURIComponent).join('/')}`
 
@@ -118,21 +119,16 @@ function ScheduleForm({ one, close, reload }) {
   useEffect(() => dialog.current.showModal(), [])
   const submit = async event => {
     event.preventDefault()
-    const said = Object.fromEntries(new FormData(event.target))
-    let input
+    const { name, capability, timezone, missed, input } = Object.fromEntries(new FormData(event.target))
     try {
-      input = JSON.parse(said.input || 'null')
-    } catch {
-      return setError('The input is not valid JSON. Put text in quotes: "like this".')
-    }
-    try {
-      const { capability, timezone, missed } = said
-      await api(pathOf(one?.name ?? said.name), { method: 'PUT', body: { capability, cron, timezone, missed, input } })
+      // The input is sent as it was entered: a number keeps all its digits.
+      const json = `${JSON.stringify({ capability, cron, timezone, missed }).slice(0, -1)}, "input": ${checkedJson(input || 'null')}}`
+      await api(pathOf(one?.name ?? name), { method: 'PUT', json })
       say('The schedule is saved.')
       reload()
       dialog.current?.close()
     } catch (problem) {
-      setError([problem.message, ...problem.errors.map(each => `${each.path}: ${each.message}`)].join(' '))
+      setError([problem.message, ...(problem.errors ?? []).map(each => `${each.path}: ${each.message}`)].join(' '))
     }
   }
   return html`<dialog ref=${dialog} aria-labelledby="schedule-title" onClose=${close}><form onSubmit=${submit} class="form">
