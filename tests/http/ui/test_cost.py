@@ -15,6 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ANN, BOB = Owner("gulls", "ann"), Owner("gulls", "bob")
 TERN, SKUA = Owner("terns", "tim"), Owner("skuas", "sue")
+RAIL = Owner("rails", "ray")
 ROWS = "[...document.querySelectorAll('.frame tbody tr')].map(row => row.innerText)"
 
 
@@ -152,6 +153,35 @@ async def test_a_budget_with_nothing_left_is_shown_as_used_up(dashboard):
     await dashboard.shows("used up; the next window starts", ".burn .ends.bad-text")
     await dashboard.shows("100 %", ".burn .used")
     await dashboard.shows("free 0", ".burn")
+    dashboard.check_quiet()
+
+
+async def test_an_ended_window_is_left_without_an_event(dashboard):
+    """*Before: it stayed until the next event, as if the budget were still used up.*"""
+    per, _ = a_long_window(dashboard.server)
+    budgets = dashboard.server.backburner.engine.budgets
+    await budgets.put(Budget("tenant", tokens=800, per=per, of="rails"))
+    await use(dashboard, "e", 800, owner=RAIL)
+    reads = []
+
+    async def shorten(route):
+        """Answer at first as if the window ended soon, then as if it had ended."""
+        answer = await route.fetch()
+        found = await answer.json()
+        reads.append(found["items"])
+        for account in found["items"]:
+            account["window_end"] = end
+        await route.fulfill(json=found if len(reads) == 1 else {**found, "items": []})
+
+    await dashboard.log_in("tenant-operator", tenant="rails")
+    soon = "new Date(Date.now() + 5000).toISOString()"
+    end = await dashboard.tab.evaluate(soon)
+    await dashboard.tab.page.route("**/v1/budgets", shorten)
+    await dashboard.visit("cost")
+    await dashboard.shows("used up", ".burn")
+    await dashboard.shows("No budget has been used in its current window.")
+    assert 2 == len(reads), "it is read once more"
+    await dashboard.tab.page.unroute_all()
     dashboard.check_quiet()
 
 

@@ -12,6 +12,7 @@ const WINDOWS = { 60: 'a minute', 3600: 'an hour', 86_400: 'a day', 604_800: 'a 
 const OVERRUNS = { extend: 'may continue while the budget has something left', stop: 'stops before its next call' }
 const SHORTEST_S = 600 // the server records no history of shorter windows
 const READ_MS = 60_000
+const ENDED_MS = 5000
 const RECENT = 0.25 // of a window: how far back the rate of use is measured
 
 const amount = (unit, value) => (unit === 'money' ? money(value) : number(Number(value)))
@@ -218,6 +219,9 @@ function Rules({ rules, accounts, edit, reload }) {
 function Budgets() {
   const { data, error, reload } = useApi('/v1/budgets', { live: 5000 })
   const [edited, edit] = useState(null)
+  // No event says that a window has ended. The clocks may differ: it is read until the server agrees.
+  const ended = data?.items.some(one => Date.parse(one.window_end) <= now.value) && Math.floor(now.value / ENDED_MS)
+  useEffect(() => void (ended && reload()), [ended])
   if (!data) return html`<div class="card"><h2>Budgets</h2><${Failure} error=${error} retry=${reload} />${!error && html`<p class="faint">Loading…</p>`}</div>`
   const rest = one => share(one.left, one.limit)
   const items = [...data.items].sort((a, b) => rest(a) - rest(b))

@@ -144,7 +144,7 @@ const SIGNS = {
     ...places(found.filter(one => one.event_loop_lag_seconds >= SLOW_LOOP), one => ['Slow worker', html`The event loop of the worker <span class="mono">${bounded(one.id, 40)}</span> was late by up to ${span(one.event_loop_lag_seconds * 1000)}: a handler blocks it, or the CPU is busy. <a href="/ui/fleet">Fleet</a>`]),
   ],
   lanes: found => places(found.filter(one => one.state === 'parked'), one => ['Parked lane', html`The lane <${Name} text=${one.name} most=${50} /> starts no calls${one.parked_until ? html`; it opens <${Ago} at=${one.parked_until} />` : ''}${one.waiting ? `; about ${number(one.waiting)} ${one.waiting === 1 ? 'call waits' : 'calls wait'}` : ''}. <a href="/ui/lanes">Lanes</a>`]),
-  budgets: found => places(found.filter(one => Number(one.limit) > 0 && Number(one.left) <= (1 - NEAR) * Number(one.limit)), one => {
+  budgets: found => places(found.filter(one => Number(one.limit) > 0 && Date.parse(one.window_end) > now.value && Number(one.left) <= (1 - NEAR) * Number(one.limit)), one => {
     const { state } = projected(one, now.value)
     return ['Budget', html`The budget of ${one.scope} <${Name} text=${one.of} most=${40} /> is ${state === 'used up' ? 'used up' : `${Math.round(100 * (1 - Number(one.left) / Number(one.limit)))} % used`}. <a href="/ui/cost">Cost</a>`]
   }, 3),
