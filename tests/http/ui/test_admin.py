@@ -1,5 +1,8 @@
 """Keys, the audit log and the configuration, in a real browser."""
 
+import json
+import shlex
+
 import pytest
 
 from backburner.engine.access.keys import Actor, NewKey
@@ -142,3 +145,22 @@ async def test_new_entries_of_the_audit_log_wait_for_a_click(dashboard):
     assert before == await dashboard.tab.evaluate(rows)
     await dashboard.click("Show")
     await dashboard.tab.until(f"{rows} > {before}")
+
+
+async def test_commands_quote_the_name_of_a_tenant(dashboard):
+    """*Before: a shell read `&` as the end of the command; a long name was cut off.*"""
+    await dashboard.log_in("platform-administrator", tenant="default")
+    text = "document.querySelector('.command code')?.textContent"
+    for tenant in ("plain", f"it's&{'l' * 50}"):
+        chosen = f"sessionStorage['backburner-tenant'] = {json.dumps(tenant)}"
+        await dashboard.tab.evaluate(chosen)
+        for view, option in (("admin", "--tenant"), ("cost", "--of")):
+            await dashboard.visit(view)
+            command = await dashboard.tab.until(
+                f"{text}?.includes('{option}') && {text}"
+            )
+            words = shlex.split(command)
+            assert tenant == words[words.index(option) + 1]
+            assert (tenant == "plain") == (f"{option} {tenant}" in command)
+    await dashboard.tab.evaluate("sessionStorage.clear()")
+    dashboard.check_quiet()

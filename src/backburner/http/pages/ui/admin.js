@@ -1,5 +1,6 @@
 // Administration: API keys, the audit log, and the configuration as `doctor` reports it.
 import { html, useEffect, useRef, useState, address, Ago, api, bounded, go, may, me, number, route, say, sayProblem, useApi, useKeys } from './core.js'
+import { word } from './copying.js'
 import { Fresh, useList } from './list.js'
 import { confirmed, Copy, Empty, Failure, Frame, Head, Icon, inline, Name } from './parts.js'
 
@@ -79,7 +80,7 @@ function Keys() {
     <${Failure} error=${error} retry=${reload} />
     ${made && html`<${Made} made=${made} close=${() => setMade(null)} />`}
     ${isMaking && html`<${NewKey} close=${() => make(false)} done=${found => (setMade(found), make(false), reload())} />`}
-    ${data && !items.length && html`<${Empty} title="There are no keys" command=${`backburner keys create --name "web shop" --tenant ${bounded(me.value.tenant, 40)}`}>A program or a person needs a key to use the server.</${Empty}>`}
+    ${data && !items.length && html`<${Empty} title="There are no keys" command=${`backburner keys create --name "web shop" --tenant ${word(me.value.tenant)}`}>A program or a person needs a key to use the server.</${Empty}>`}
     ${items.length > 0 && html`<div class="below"><${Frame} label="Keys"><table><thead><tr><th scope="col">Key</th><th scope="col">State</th><th scope="col">User</th><th scope="col">Scopes</th><th scope="col">Last used</th><th scope="col">Created</th><th scope="col">Expires</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${items.map(key => html`<tr key=${key.id}><td><${Name} text=${key.name} most=${50} /> <span class="faint mono">${bounded(key.id, 20)}</span></td><td><${Standing} of=${key} /></td><td>${key.user ? html`<${Name} text=${key.user} most=${40} />` : html`<span class="faint">not bound</span>`}</td>
         <td title=${key.scopes.join(', ')}>${key.scopes.length}</td><td class="time"><${Ago} at=${key.last_used_at} /></td><td class="time"><${Ago} at=${key.created_at} /></td><td class="time"><${Ago} at=${key.expires_at} /></td>

@@ -1,4 +1,4 @@
-// "Copy as": commands that submit a job again.
+// Commands to copy: "Copy as" submits a job again.
 
 const quoted = text => `'${text.replaceAll("'", `'\\''`)}'`
 
@@ -19,6 +19,9 @@ function argument(text) {
   if (!CONTROL.test(text)) return quoted(text)
   return `$'${text.replace(/[\\']/g, '\\$&').replace(ALL_CONTROL, bytes)}'`
 }
+
+/** Write an argument of a command that is shown: with quotes only if a shell needs them. */
+export const word = text => (/^[\w.,:@%+=/-]+$/.test(text) ? text : argument(text))
 
 // Tags that only Backburner sets: it refuses those of callers.
 const RESERVED = /^(bulk|completion|delivery|forked-from|guard|schedule|tick):/

@@ -1,5 +1,6 @@
 // Cost: how far budgets are used, what is dear, and what failed attempts cost.
 import { html, Ago, address, api, bounded, exact, go, may, me, money, now, number, route, say, sayProblem, useApi, useEffect, useKeys, useRef, useState } from './core.js'
+import { word } from './copying.js'
 import { Command, confirmed, Empty, Failure, Frame, Head, Name, State } from './parts.js'
 
 const PERIODS = { '1h': ['last hour', 1], '24h': ['last 24 hours', 24], '7d': ['last 7 days', 168], '30d': ['last 30 days', 720] }
@@ -228,7 +229,7 @@ function Budgets() {
   const mayChange = may('budgets:admin')
   return html`<div class="card"><div class="head"><h2>Budgets</h2><div class="actions">${mayChange && html`<button onClick=${() => edit({})}>Set a budget</button>`}</div></div><${Failure} error=${error} retry=${reload} />
     ${edited && html`<${BudgetForm} rule=${edited.scope ? edited : null} close=${() => edit(null)} reload=${reload} />`}
-    ${!items.length && html`<p class="faint">No budget has been used in its current window.${mayChange && ' To set one on the command line, run:'}</p>${mayChange && html`<${Command} text=${`backburner budgets set tenant --of ${bounded(me.value.tenant, 40)} --tokens 1000000`} />`}`}
+    ${!items.length && html`<p class="faint">No budget has been used in its current window.${mayChange && ' To set one on the command line, run:'}</p>${mayChange && html`<${Command} text=${`backburner budgets set tenant --of ${word(me.value.tenant)} --tokens 1000000`} />`}`}
     ${items.slice(0, MOST_BUDGETS).map((one, at) => html`<${Burn} isFirst=${at < MOST_DRAWN} key=${`${one.scope} ${one.of} ${one.unit} ${one.per_seconds} ${one.window_start}`} account=${one} />`)}
     ${items.length > MOST_BUDGETS && html`<p class="faint">The ${MOST_BUDGETS} budgets with the least left are shown, of ${number(items.length)}.</p>`}
     ${mayChange && data.budgets.length > 0 && html`<${Rules} rules=${data.budgets} accounts=${data.items} edit=${edit} reload=${reload} />`}</div>`
