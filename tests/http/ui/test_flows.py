@@ -97,6 +97,28 @@ async def test_a_batch_shows_what_failed_and_retries_it(dashboard):
     dashboard.check_quiet()
 
 
+async def test_what_can_be_done_with_a_flow_keeps_its_place_when_it_ends(dashboard):
+    """*Before: "Jobs" moved to where "Cancel" had been, below the pointer.*"""
+    steps = [
+        {"name": "wait", "capability": "test.wait", "input": {}},
+        {"name": "fail", "capability": "ui.flaky", "input": {"poison": True}},
+    ]
+    made = await dashboard.submit("/v1/flows", {"steps": steps}, tenant="herons")
+    await dashboard.log_in(tenant="herons")
+    await dashboard.visit(f"flows/{made['id']}")
+    await dashboard.shows("1 failed", ".notice")
+    await dashboard.shows("Cancel", ".head .actions")
+    place = "document.querySelector('.head a.button').getBoundingClientRect().x"
+    before = await dashboard.tab.evaluate(place)
+    dashboard.server.release.set()
+    await dashboard.shows("Retry 1 failed", ".head .actions")
+    dashboard.server.release.clear()
+    assert before == await dashboard.tab.evaluate(place)
+    assert "Cancel" not in await dashboard.tab.evaluate("document.body.innerText")
+    await dashboard.check("flow that has failed while it was shown")
+    dashboard.check_quiet()
+
+
 @pytest.mark.thorough
 async def test_a_flow_of_ten_thousand_steps_stays_bounded(dashboard):
     flow = Flow()

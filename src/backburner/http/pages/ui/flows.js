@@ -207,9 +207,13 @@ function Actions({ kind, one, failed, isLive, reload }) {
     (await confirmed(`Cancel this ${noun}?`, `All jobs of the ${noun} that have not ended are cancelled now. They cannot be started again.`, `Cancel the ${noun}`, { danger: true })) &&
     act('cancel', () => `The ${noun} is cancelled.`)
   useKeys(may('dead-letters:retry') ? { r: [() => canRetry && retry(), 'Retry the failed jobs'] } : {})
+  const canCancel = isLive && mayCancel(one)
+  // It keeps its place when it goes away, and what appears is before all others: nothing moves.
+  const couldCancel = useRef(false)
+  couldCancel.current ||= canCancel
   return html`${canRetry && html`<button class="primary" onClick=${retry}><${Icon} name="retry" /> Retry ${number(failed)} failed</button>`}
-    <a class="button" href=${address('jobs', { [noun]: one.id })}>Jobs</a>
-    ${isLive && mayCancel(one) && html`<button class="danger" onClick=${cancel}>Cancel</button>`}`
+    ${couldCancel.current && html`<button class=${canCancel ? 'danger' : 'danger ghost'} onClick=${cancel}>Cancel</button>`}
+    <a class="button" href=${address('jobs', { [noun]: one.id })}>Jobs</a>`
 }
 
 const Crumb = ({ kind, title, id }) => html`<p class="faint"><a href=${`/ui/${kind}`}>${title}</a> / <span class="mono">${bounded(id, 60)}</span> <${Copy} text=${id} label="" name="the id" /></p>`
