@@ -1,5 +1,6 @@
 """Fleet: sorted queues, schedules in words, pages of deliveries, in a real browser."""
 
+import asyncio
 import json
 
 import pytest
@@ -93,6 +94,8 @@ async def test_queues_are_sorted_and_filtered_and_stay_in_place(dashboard):
     await are(dashboard, QUEUES, BUSIEST)
     await dashboard.click("Sort again")
     await are(dashboard, QUEUES, ALL)
+    # The button is hidden; the browser takes its focus away with the next frame.
+    await dashboard.tab.until("document.activeElement === document.body")
     await dashboard.tab.press("j")
     await dashboard.tab.press("j")
     await dashboard.tab.press("Enter")
@@ -179,6 +182,60 @@ async def test_deliveries_have_pages_and_new_ones_wait_for_a_button(dashboard):
     await dashboard.tab.until("location.pathname.startsWith('/ui/jobs/job_')")
     await dashboard.shows("demo.echo", "main")
     dashboard.check_quiet()
+
+
+PLACES = """
+window.places = {}
+const look = () => {
+  for (const one of document.querySelectorAll('h2'))
+    (window.places[one.innerText] ??= []).push(one.offsetTop)
+  requestAnimationFrame(look)
+}
+look()
+"""
+"""Notes where the headings are in each frame."""
+
+
+FRAMES = """
+new Promise(done => {
+  let left = 30
+  const next = () => (left-- ? requestAnimationFrame(next) : done())
+  next()
+})
+"""
+
+
+async def test_no_part_of_fleet_moves_while_others_are_read(dashboard):
+    """*Before: empty tables, and those of deliveries, pushed the others down.*"""
+    held = asyncio.Event()
+
+    async def answer_late(route):
+        await held.wait()
+        await route.continue_()
+
+    await dashboard.log_in("platform-administrator", tenant="default")
+    page = dashboard.tab.page
+    await page.route("**/v1/capabilities", answer_late)
+    none = {"items": []}
+    await page.route("**/v1/schedules", lambda route: route.fulfill(json=none))
+    await page.add_init_script(PLACES)
+    async with page.expect_response("**/v1/queues"):
+        await dashboard.visit("fleet")
+    await dashboard.tab.evaluate(FRAMES)
+    held.set()
+    await dashboard.shows("There are no schedules")
+    await dashboard.shows("Endpoints")
+    await dashboard.tab.evaluate(FRAMES)
+    places = await dashboard.tab.evaluate("window.places")
+    parts = ("Queues", "Workers", "Schedules", "Webhook deliveries", "Endpoints")
+    assert dict.fromkeys(parts, 1) == {name: len({*places[name]}) for name in parts}
+    # A list of capabilities that cannot be read hides nothing.
+    await page.unroute("**/v1/capabilities")
+    await page.route("**/v1/capabilities", lambda route: route.abort())
+    await dashboard.visit("fleet")
+    await dashboard.shows("Endpoints")
+    await page.unroute_all()
+    dashboard.forget_errors()
 
 
 WORDS = {

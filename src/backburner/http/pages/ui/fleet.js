@@ -1,9 +1,9 @@
 // Fleet: queues with pause and resume, workers to drain, schedules, webhook deliveries.
 import { html, address, Ago, bounded, exact, go, may, megabytes, now, number, route, span, useApi, useRef, useState } from './core.js'
-import { act, confirmed, Empty, Failure, Frame, Head, inline, Name } from './parts.js'
+import { act, confirmed, Empty, Failure, Frame, Head, inline, Name, useSample } from './parts.js'
 import { useTables } from './list.js'
 import { Schedules } from './schedules.js'
-import { Deliveries, Endpoints } from './webhooks.js'
+import { Sent } from './webhooks.js'
 
 const rate = perMinute => (perMinute ? number(perMinute < 10 ? perMinute : Math.round(perMinute)) : html`<span class="faint">0</span>`)
 
@@ -133,8 +133,9 @@ export function Fleet() {
   const workers = useApi('/v1/workers', { live: 5000 })
   const schedules = useApi('/v1/schedules', { live: 10_000, exact: true })
   // All at once: a table that arrives later would push those below it down.
-  const isRead = [queues, workers, schedules].every(one => one.data || one.error)
+  const sample = useSample()
+  const isRead = sample !== undefined && [queues, workers, schedules].every(one => one.data || one.error)
   const current = useTables()
-  return html`<${Head} title="Fleet" />${isRead ? html`<${Queues} ...${queues} current=${current} /><${Workers} ...${workers} current=${current} /><${Schedules} ...${schedules} current=${current} />${may('jobs:read') && html`<${Deliveries} current=${current} />`}${may('webhooks:read') && html`<${Endpoints} current=${current} />`}`
+  return html`<${Head} title="Fleet" />${isRead ? html`<${Queues} ...${queues} current=${current} /><${Workers} ...${workers} current=${current} /><${Schedules} ...${schedules} current=${current} sample=${sample} /><${Sent} current=${current} sample=${sample} />`
     : html`<p class="faint">Loading…</p>`}`
 }

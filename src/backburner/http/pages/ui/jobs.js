@@ -80,8 +80,8 @@ function asked(query) {
 export function NoJobs() {
   const sample = useSample()
   if (sample === undefined) return null
-  const command = sample ? `backburner submit ${sample.name} '${sample.input}'` : 'backburner serve --dev --app MODULE:APP'
-  return html`<${Empty} title="There are no jobs yet" command=${sample && !may('jobs:write') ? undefined : command}>${sample ? 'Submit one, and it appears here.' : 'This server has no capabilities. Start it with an application:'}</${Empty}>`
+  const command = sample ? may('jobs:write') && `backburner submit ${sample.name} '${sample.input}'` : sample === null && 'backburner serve --dev --app MODULE:APP'
+  return html`<${Empty} title="There are no jobs yet" command=${command}>${sample === null ? 'This server has no capabilities. Start it with an application:' : 'Submit one, and it appears here.'}</${Empty}>`
 }
 
 // --- Rows -----------------------------------------------------------------------------

@@ -164,12 +164,12 @@ export function least(schema, root = schema) {
 /**
  * Return a capability of this server to try: `{name, input}` with JSON for a shell.
  *
- * null: it has none; undefined: not known yet.
+ * null: it has none; undefined: not known yet; false: it could not be read.
  */
 export function useSample() {
   const isSeen = Boolean(me.value?.scopes.includes('jobs:read'))
-  const { data } = useApi(isSeen ? '/v1/capabilities' : null)
-  if (!data) return isSeen ? undefined : null
+  const { data, error } = useApi(isSeen ? '/v1/capabilities' : null)
+  if (!data) return isSeen ? (error ? false : undefined) : null
   const usable = data.items.filter(one => !one.name.startsWith('backburner.') && one.name !== 'webhook.deliver')
   const one = usable.find(each => each.name === 'demo.echo') ?? usable[0]
   if (!one) return null

@@ -1,6 +1,6 @@
 // Schedules: when they fire, in words and in the reader's time, their last job, and a form to save one.
 import { html, address, Ago, api, bounded, may, say, useApi, useEffect, useRef, useState } from './core.js'
-import { act, confirmed, Empty, Failure, Frame, Head, Name, State, useSample } from './parts.js'
+import { act, confirmed, Empty, Failure, Frame, Head, Name, State } from './parts.js'
 import { checkedJson } from './form.js'
 
 const pathOf = name => `/v1/schedules/${name.split('/').map(encodeURIComponent).join('/')}`
@@ -148,14 +148,12 @@ function ScheduleForm({ one, close, reload }) {
 
 // --- The table -----------------------------------------------------------------------------
 
-function NoSchedules({ maySave }) {
-  const sample = useSample()
+function NoSchedules({ maySave, sample }) {
   const text = 'No schedule is declared by an application or saved here.'
-  if (sample === undefined) return null
   return html`<${Empty} title="There are no schedules" level="h3" command=${maySave && sample ? `backburner schedules set nightly ${sample.name} "0 3 * * *" '${sample.input}'` : undefined}>${text}${maySave && sample ? ' Save one with the button above, or with this command:' : ''}</${Empty}>`
 }
 
-export function Schedules({ data, error, reload, current }) {
+export function Schedules({ data, error, reload, current, sample }) {
   const [edited, edit] = useState(null)
   const maySave = may('queues:admin') && may('jobs:write')
   const remove = async one =>
@@ -163,7 +161,7 @@ export function Schedules({ data, error, reload, current }) {
     act(pathOf(one.name), 'The schedule is deleted.', reload, { method: 'DELETE' })
   return html`<div class="head section"><h2>Schedules</h2><div class="actions">${maySave && html`<button onClick=${() => edit({})}>New schedule</button>`}</div></div><${Failure} error=${error} retry=${reload} />
     ${edited && html`<${ScheduleForm} one=${edited.name ? edited : null} close=${() => edit(null)} reload=${reload} />`}
-    ${data && !data.items.length && html`<${NoSchedules} maySave=${maySave} />`}
+    ${data && !data.items.length && html`<${NoSchedules} maySave=${maySave} sample=${sample} />`}
     ${data?.items.length > 0 && html`<${Frame} label="Schedules"><table class="schedules"><thead><tr><th scope="col">Schedule</th><th scope="col" class="small">Capability</th><th scope="col">When</th><th scope="col" title="In the time zone of your browser">Next (${ZONE})</th><th scope="col">Last</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.items.map((one, place) => html`<tr key=${one.name} ...${current(`schedule ${one.name}`)}><td><a href=${address('jobs', { tag: `schedule:${one.name}` })} title="Jobs of this schedule"><${Name} text=${one.name} most=${60} /></a>${one.paused && html` <span class="state waiting">paused</span>`}</td><td class="small"><${Name} text=${one.capability} most=${60} /></td><td class="when"><${When} one=${one} /></td>
         <td class="time"><${Next} one=${one} /></td><td class="time"><${LastJob} one=${one} isRead=${may('jobs:read') && Boolean(one.last_at) && place < MOST_READ} /></td>

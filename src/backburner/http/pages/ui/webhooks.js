@@ -1,5 +1,5 @@
 // Webhooks: deliveries with replay, and the endpoints that they go to.
-import { html, useState, address, Ago, api, bounded, may, me, say, sayProblem, useApi } from './core.js'
+import { html, useRef, useState, address, Ago, api, bounded, may, me, say, sayProblem, useApi } from './core.js'
 import { act, confirmed, Empty, Failure, Frame, Head, Icon, inline, Name, State, useSample } from './parts.js'
 import { Fresh, useList, useTables } from './list.js'
 
@@ -34,14 +34,13 @@ async function readPage(path, { age = 0 } = {}) {
   }
 }
 
-function NoDeliveries({ kind, isPartly }) {
-  const sample = useSample()
+function NoDeliveries({ kind, isPartly, sample }) {
   const what = `${isPartly ? 'Among the jobs that were searched, no' : 'No'} delivery ${{ failed: 'has failed', delivered: 'has succeeded', pending: 'is pending' }[kind]}`
-  if (sample === undefined) return null
   return html`<${Empty} title=${what} level="h3" command=${sample && may('jobs:write') ? `backburner submit ${sample.name} '${sample.input}' --callback https://example.com/hooks` : undefined}>A job that is submitted with a callback sends a webhook when it ends.</${Empty}>`
 }
 
-export function Deliveries({ current }) {
+/** Deliveries; what is below them, `children`, comes when they are read, so that nothing moves. */
+function Deliveries({ current, sample, children }) {
   const [kind, choose] = useState('failed')
   // The cursors of the pages up to the one that is shown.
   const [cursors, setCursors] = useState(NONE)
@@ -53,11 +52,14 @@ export function Deliveries({ current }) {
   }
   const mayReplay = job => !job.isGone && (job.state === 'failed' ? may('dead-letters:retry') : job.state === 'succeeded' && may('jobs:write') && isOwn(job))
   const { rows } = list
+  const isRead = list.isRead && sample !== undefined
+  const isShown = useRef(false)
+  isShown.current ||= isRead
   return html`<div class="head section"><h2>Webhook deliveries</h2><div class="actions"><a href=${address('jobs', { capability: CAPABILITY, state: SHOWN[kind] })}>All in Jobs</a></div></div>
     <div class="chips" role="group" aria-label="Which deliveries">${Object.keys(SHOWN).map(name => html`<button aria-pressed=${kind === name} onClick=${() => (setCursors(NONE), choose(name))}>${name}</button>`)}${list.isRead && !cursors.length && html`<${Fresh} list=${list} />`}</div>
     <${Failure} error=${list.error} retry=${list.reload} />
-    ${!rows.length && !list.error && !list.isRead && html`<p class="faint">Loading…</p>`}
-    ${!rows.length && !list.error && list.isRead && html`<${NoDeliveries} kind=${kind} isPartly=${Boolean(list.next || cursors.length)} />`}
+    ${!rows.length && !list.error && !isRead && html`<p class="faint">Loading…</p>`}
+    ${!rows.length && !list.error && isRead && html`<${NoDeliveries} kind=${kind} sample=${sample} isPartly=${Boolean(list.next || cursors.length)} />`}
     ${rows.length > 0 && html`<div class=${list.isRead ? '' : 'stale'} aria-busy=${!list.isRead}><${Frame} label="Webhook deliveries"><table><thead><tr><th scope="col">Delivery</th><th scope="col">State</th><th scope="col">About</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th><th scope="col">Created</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${rows.map(job => {
         const { id, href } = subjectOf(job)
@@ -66,10 +68,10 @@ export function Deliveries({ current }) {
           <td>${mayReplay(job) && html`<button onClick=${() => replay(job)}><${Icon} name="retry" /> Replay</button>`}</td></tr>`
       })}</tbody></table></${Frame}></div>`}
     ${(cursors.length > 0 || (list.isRead && list.next)) && html`<div class="pager"><button disabled=${!cursors.length} onClick=${() => setCursors(cursors.slice(0, -1))}>Previous page</button>
-      <button disabled=${!list.isRead || !list.next} onClick=${() => setCursors([...cursors, list.next])}>Next page</button></div>`}`
+      <button disabled=${!list.isRead || !list.next} onClick=${() => setCursors([...cursors, list.next])}>Next page</button></div>`}${isShown.current && children}`
 }
 
-export function Endpoints({ current }) {
+function Endpoints({ current }) {
   const { data, error, reload } = useApi('/v1/endpoints?limit=50', { live: 10_000 })
   const set = async (one, verb) => {
     if (verb === 'disable' && !(await confirmed('Disable this endpoint?', 'Nothing is sent to this endpoint until you enable it. Deliveries fail meanwhile and can be replayed later.', 'Disable the endpoint', { danger: true }))) return
@@ -89,8 +91,13 @@ export function Endpoints({ current }) {
       <td>${may('webhooks:write') && html`<button onClick=${() => set(one, one.disabled_at ? 'enable' : 'disable')}>${one.disabled_at ? 'Enable' : 'Disable'}</button>`}</td></tr>`)}</tbody></table></${Frame}>`}`
 }
 
+/** What the role may see of deliveries and endpoints; `sample` is what `useSample` returns. */
+export function Sent({ current, sample }) {
+  const endpoints = may('webhooks:read') && html`<${Endpoints} current=${current} />`
+  return may('jobs:read') ? html`<${Deliveries} current=${current} sample=${sample}>${endpoints}</${Deliveries}>` : endpoints
+}
+
 /** The view of who may not see the fleet. */
 export function Webhooks() {
-  const current = useTables()
-  return html`<${Head} title="Webhooks" />${may('jobs:read') && html`<${Deliveries} current=${current} />`}<${Endpoints} current=${current} />`
+  return html`<${Head} title="Webhooks" /><${Sent} current=${useTables()} sample=${useSample()} />`
 }
