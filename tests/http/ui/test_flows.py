@@ -66,6 +66,14 @@ async def see_the_graph(dashboard):
     await dashboard.check("flow failed")
 
 
+async def see_the_link(dashboard):
+    """*Before: on a narrow screen, tags took its place.*"""
+    await dashboard.tab.look(width=360)
+    width = "document.querySelector('td.what a').offsetWidth"
+    assert 60 < await dashboard.tab.evaluate(width)
+    await dashboard.tab.look()
+
+
 async def test_a_batch_shows_what_failed_and_retries_it(dashboard):
     broken["cause"] = True
     jobs = [{"capability": "demo.echo", "input": {}}] * 9
@@ -79,6 +87,7 @@ async def test_a_batch_shows_what_failed_and_retries_it(dashboard):
     await dashboard.visit("batches")
     await dashboard.shows("13 of 13, 3 failed", "table")
     await dashboard.check("batches")
+    await see_the_link(dashboard)
     await dashboard.click("…", "td a")
     await dashboard.shows("PROVIDER_DOWN", "td .why")
     await dashboard.check("batch")

@@ -125,7 +125,7 @@ function Configuration() {
   const settings = data.settings.filter(one => `${one.name} ${one.value}`.toLowerCase().includes(wanted))
   return html`<${Failure} error=${error} retry=${reload} />
     <p class="faint">Version ${bounded(data.version, 40)}, ${data.examined_at ? html`checked <${Ago} at=${data.examined_at} />` : 'checking…'}. On the command line: <code>backburner doctor</code></p>
-    ${findings.length > 0 && html`<${Frame} label="Findings"><table><thead><tr><th scope="col">Result</th><th scope="col">Check</th><th scope="col">Finding</th></tr></thead>
+    ${findings.length > 0 && html`<${Frame} label="Findings"><table class="findings"><thead><tr><th scope="col">Result</th><th scope="col">Check</th><th scope="col">Finding</th></tr></thead>
       <tbody>${findings.map(one => html`<tr><td><span class=${`state ${STATUS[one.status][0]}`}><${Icon} name=${one.status === 'warn' ? 'incidents' : STATUS[one.status][0]} />${STATUS[one.status][1]}</span></td><td>${bounded(one.name, 80)}</td>
         <td class="wrap" dir="ltr">${inline(one.message, 600)}${one.fix && html`<br /><span class="faint">Fix: ${inline(one.fix, 300)}</span>`}</td></tr>`)}</tbody></table></${Frame}>`}
     <h2 class="section">Settings</h2><div class="search"><input data-search type="search" aria-label="Find a setting" placeholder="Find a setting" value=${text} onInput=${event => search(event.target.value)} /></div>

@@ -207,7 +207,7 @@ function Rules({ rules, accounts, edit, reload }) {
       sayProblem(problem)
     }
   }
-  return html`<h3>Limits in force</h3><${Frame} label="Limits in force"><table><thead><tr><th scope="col">Applies to</th><th scope="col" class="number">Limit</th><th scope="col">Window</th><th scope="col">Use</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+  return html`<h3>Limits in force</h3><${Frame} label="Limits in force"><table class="wraps"><thead><tr><th scope="col">Applies to</th><th scope="col" class="number">Limit</th><th scope="col">Window</th><th scope="col">Use</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
     <tbody>${rules.map(rule => {
       const count = countOf(rule, rules, accounts)
       return html`<tr key=${`${rule.scope} ${rule.of} ${rule.unit} ${rule.per_seconds}`}><td>${rule.scope} ${rule.of === null ? html`<span class="faint">each</span>` : html`<${Name} text=${rule.of} most=${50} />`}</td>
@@ -246,7 +246,7 @@ function Dearest({ jobs, everyone }) {
   if (!jobs.length) return null
   return html`<h2 class="section">Most expensive jobs</h2><${Frame} label="Most expensive jobs"><table><thead><tr><th scope="col">Job</th><th scope="col">State</th>${everyone && html`<th scope="col">User</th>`}
       <th scope="col" class="number">Calls</th><th scope="col" class="number">Tokens</th><th scope="col" class="number">Cost</th></tr></thead>
-    <tbody>${jobs.map(job => html`<tr key=${job.id}><td><a href=${`/ui/jobs/${job.id}`}><${Name} text=${job.capability} most=${50} /></a> <span class="faint mono">${bounded(job.id, 40)}</span></td><td><${State} of=${job.state} /></td>
+    <tbody>${jobs.map(job => html`<tr key=${job.id}><td><a href=${`/ui/jobs/${job.id}`}><${Name} text=${job.capability} most=${50} /></a> <span class="faint mono" title=${job.id}>…${job.id.slice(-8)}</span></td><td><${State} of=${job.state} /></td>
       ${everyone && html`<td><${Name} text=${job.user} most=${40} /></td>`}<td class="number">${number(job.calls)}</td><td class="number">${number(job.input_tokens + job.output_tokens)}</td><td class="number"><${Dollars} of=${job} /></td></tr>`)}</tbody></table></${Frame}>`
 }
 

@@ -86,7 +86,7 @@ function Groups({ kind }) {
           ${seesTenant && html`<th scope="col" class="optional">User</th>`}<th scope="col">Submitted</th><th scope="col" class="number small">Duration</th></tr></thead>
         <tbody>${list.rows.map((one, at) => html`<tr key=${one.id} data-row class=${at === current ? 'current' : ''} aria-current=${at === current ? 'true' : undefined}>
           <td>${one.isGone ? html`<span class="faint" title="It no longer matches the filter">no match</span>` : html`<${GroupState} one=${one} />`}</td>
-          <td class="what"><div class="line"><a class="mono" href=${`/ui/${kind}/${one.id}`} title=${one.id}>…${one.id.slice(-12)}</a>
+          <td class="what"><div class="line group"><a class="mono" href=${`/ui/${kind}/${one.id}`} title=${one.id}>…${one.id.slice(-12)}</a>
             ${one.tags.slice(0, 4).map(tag => html`<span class="tag"><${Name} text=${tag} most=${24} /></span>`)}
             ${one.generation > 0 && html`<span class="faint">retried${one.generation > 1 ? ` ${one.generation} times` : ''}</span>`}</div></td>
           ${isBatch ? html`<td><${Progress} batch=${one} /></td>` : html`<td class="number">${number(one.size)}</td>`}

@@ -31,7 +31,7 @@ const Attempt = ({ attempt }) => html`<div class="attempt">
 function Calls({ id, count }) {
   const { data, error, reload } = useApi(`/v1/jobs/${id}/calls?limit=50`, { live: 2000, when: event => event.job_id === id })
   if (!data) return html`<${Failure} error=${error} retry=${reload} />`
-  return html`<${Frame} label="Model calls"><table><thead><tr><th scope="col">Call</th><th scope="col" class="number">Tokens</th><th scope="col" class="number">Cost</th></tr></thead>
+  return html`<${Frame} label="Model calls"><table class="wraps"><thead><tr><th scope="col">Call</th><th scope="col" class="number">Tokens</th><th scope="col" class="number">Cost</th></tr></thead>
     <tbody>${data.items.map(call => html`<tr><td><${Name} text=${call.model} most=${60} /><br /><span class="faint"><${Ago} at=${call.at} />${call.duration_ms !== null && `, took ${span(call.duration_ms)}`}${call.late && html`, <span title="The call ended after the job was cancelled or given to another worker">late</span>`}</span></td>
       <td class="number">${number(call.input_tokens)} + ${number(call.output_tokens)}</td><td class="number">${money(call.cost_usd)}</td></tr>`)}</tbody></table></${Frame}>
     ${data.next_cursor && html`<p class="faint">The first ${number(data.items.length)} of ${number(count)} are shown.</p>`}`
