@@ -85,6 +85,18 @@ async def test_who_may_not_answer_sees_no_control(dashboard):
     dashboard.check_quiet()
 
 
+async def test_a_job_that_asks_leads_to_its_question(dashboard):
+    """*Before: the page said that it waits for a person, and not where to answer.*"""
+    made = await ask(dashboard, "terns", question="Go?")
+    await dashboard.log_in(tenant="terns")
+    await dashboard.visit(f"jobs/{made}")
+    await dashboard.shows("The wait ends in", ".now")
+    await dashboard.check("job that asks")
+    await dashboard.click("Questions", ".now a")
+    await dashboard.shows("Go?", ".question")
+    dashboard.check_quiet()
+
+
 async def test_questions_are_answered_once(dashboard):
     engine = dashboard.server.backburner.engine
     first = await ask(dashboard, question="Send the invoice to ACME?")

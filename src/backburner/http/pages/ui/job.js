@@ -153,7 +153,7 @@ function Now({ job, told, why }) {
   const progress = told?.total > 0 && html`${Math.round((100 * told.done) / told.total)} %${told.message ? ` · ${inline(told.message, 200)}` : ''}`
   const said = job.state === 'failed' ? html`<strong>${bounded(error?.code ?? 'failed', 80)}</strong> ${inline(error?.message ?? '', 2000)}`
     : progress && (isBulk || job.state === 'running') ? progress : job.state === 'running' ? html`Running for ${since}.`
-      : isLive ? html`<strong>Why it waits:</strong> ${why?.reason ? html`${inline(why.detail, 400)} ${why.until && html`Until <${Ago} at=${why.until} />.`}` : 'not known yet.'}${last}`
+      : isLive ? html`<strong>Why it waits:</strong> ${why?.reason ? html`${inline(why.detail, 400)} ${why.until && html`The wait ends <${Ago} at=${why.until} />.`}${why.reason === 'question' && html` <a href="/ui/questions">Questions</a>`}` : 'not known yet.'}${last}`
         : html`${job.state === 'succeeded' ? 'Succeeded' : 'Cancelled'} ${whole} after submission${since ? `, ${since} after its last start` : ''}.${error ? html` <bdi>${inline(error.message, 300)}</bdi>` : ''}`
   return html`<div class=${`notice now ${look} ${job.state === 'failed' ? '' : 'line'}`}><p dir="ltr">${progress && (isBulk || job.state === 'running') && html`<${Meter} value=${told.done} most=${told.total} label="Progress" /> `}${said}</p></div>`
 }
