@@ -301,7 +301,7 @@ function Batch({ id }) {
     <${Failure} error=${error} retry=${reload} />
     <div class="notice"><div class="grow"><${Shares} counts=${members} label=${told(members)} />
       <p>${percent(done, whole)} % · ${number(done)} of ${plural(whole, 'member')} ended${batch.state === 'open' && whole > total ? `, ${number(whole - total)} not added yet` : ''}${batch.state === 'open' && !batch.sealed ? ' · more can be added' : ''}</p></div></div>
-    <div class="tiles">${STATES.filter(state => jobs[state]).map(state => html`<a class=${`tile ${state === 'failed' ? 'alarm' : ''}`} key=${state} href=${address('jobs', { batch: id, state })}><b>${number(jobs[state])}</b><span>${hasFlows ? 'jobs and steps ' : 'jobs '}${state}</span></a>`)}</div>
+    <div class="tiles states">${STATES.filter(state => jobs[state]).map(state => html`<a class=${`tile ${state === 'failed' ? 'alarm' : ''}`} key=${state} href=${address('jobs', { batch: id, state })}><b>${number(jobs[state])}</b><span>${hasFlows ? 'jobs and steps ' : 'jobs '}${state}</span></a>`)}</div>
     <div class="grid"><div><${FailedMembers} id=${id} /></div><div><${Facts} one=${batch}>
       <dt>Expected</dt><dd>${batch.expected === null ? html`<span class="faint">not given</span>` : number(batch.expected)}</dd>
       <dt>Closed</dt><dd>${batch.sealed ? 'yes: no more can be added' : 'no: more can be added'}</dd>

@@ -3,7 +3,7 @@ import {
   html, render, signal, effect, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState, bounded, connection, go, isRefused, keys, logIn, loginNotice,
   logOut, enterTenant, lostAt, may, me, Problem, route, start, tenant as actingIn, toast, useKeys, exact,
 } from './core.js'
-import { Failure, Icon, Name, Confirmation } from './parts.js'
+import { Command, Failure, Icon, Name, Confirmation } from './parts.js'
 import { Jobs, lastJobs } from './jobs.js'
 import { Job } from './job.js'
 import { Incidents } from './incidents.js'
@@ -54,7 +54,7 @@ effect(() => {
   }
 })
 
-const Theme = () => html`<label class="theme"><span class="unseen">Theme</span>
+const Theme = () => html`<label class="theme" title="Theme"><span class="unseen">Theme</span>
   <select value=${theme.value} onChange=${event => (theme.value = event.target.value)}>
     ${THEMES.map(name => html`<option value=${name}>${name}</option>`)}
   </select></label>`
@@ -86,7 +86,7 @@ function Login() {
     ${error && html`<p class="bad-text" role="alert">${error}</p>`}
     <button class="primary" disabled=${busy}>${busy ? 'Checking…' : 'Log in'}</button>
     <p id="key-help" class="faint">A login lasts 12 hours in this browser. To create a key, run:</p>
-    <code class="block">backburner keys create --name "my dashboard" --role tenant-operator</code>
+    <${Command} text='backburner keys create --name "my dashboard" --role tenant-operator' />
   </form></main>`
 }
 
@@ -149,7 +149,7 @@ function Help() {
   return html`<dialog ref=${dialog} aria-labelledby="help" onClose=${() => (help.value = false)}>
     <h2 id="help">Keyboard shortcuts</h2>
     <dl class="keys">${Object.entries(keys.value).map(([key, [, text]]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
-    <form method="dialog"><button class="primary">Close</button></form>
+    <form method="dialog" class="actions end"><button class="primary">Close</button></form>
   </dialog>`
 }
 

@@ -71,7 +71,7 @@ function Chart({ title, minutes, parts, write = number }) {
   // The minute that has begun counts as far as it has gone.
   const elapsed = RECENT - 1 + (now.value % 60_000) / 60_000
   const rate = name => minutes.slice(-RECENT).reduce((sum, one) => sum + one[name], 0) / elapsed
-  return html`<figure class="card chart"><figcaption><strong>${title}</strong><span title="Average of the last five minutes">${parts.map(([name, kind]) => html`<span class=${`mark ${kind}`}>${name} ${write(rate(name))}</span>`)}</span></figcaption>
+  return html`<figure class="card chart"><figcaption><strong>${title}</strong><span title="Average of the last five minutes">${parts.map(([name, kind]) => html`<span class=${`mark ${kind}`}>${name} ${write(rate(name))}</span>`)}<span>last 5 min</span></span></figcaption>
     <svg viewBox=${`0 0 ${MINUTES * 4} 40`} preserveAspectRatio="none" aria-hidden="true">${minutes.map((one, place) => {
       let y = 40
       return parts.map(([name, kind]) => {
