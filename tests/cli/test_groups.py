@@ -103,7 +103,8 @@ def test_a_failed_flow_is_retried_and_goes_on(ask, broken):
     waited = ask("wait", broken.id, "--json")
     again = ask("flows", "retry", broken.id)
 
-    assert (0, "running\n") == (retried.returncode, retried.stdout)
+    assert 0 == retried.returncode
+    assert retried.stdout in ("running\n", "succeeded\n")  # it may have ended since
     assert ("succeeded", 1) == (
         the_lines_of(waited)[0]["state"],
         the_lines_of(waited)[0]["generation"],

@@ -105,16 +105,17 @@ async def test_a_search_for_deliveries_that_has_not_ended_goes_on(dashboard):
 
     async def walk(route):
         """Answer like a search that has found nothing in the newest jobs."""
-        asked.append(route.request.url)
-        await route.fulfill(json={"items": [], "next_cursor": f"c{len(asked)}"})
+        cursor = route.request.url.partition("cursor=")[2].partition("&")[0]
+        asked.append(cursor)
+        onward = f"c{int(cursor[1:] or 0) + 1}"
+        await route.fulfill(json={"items": [], "next_cursor": onward})
 
     await dashboard.log_in("user", tenant="wrens", user="zoe")
     await dashboard.tab.page.route("**/v1/jobs?capability=webhook.deliver**", walk)
     await dashboard.visit("webhooks")
     await dashboard.shows("Among the jobs that were searched, no delivery has failed")
-    assert [f"c{n}" for n in range(1, 10)] == [
-        url.partition("cursor=")[2].partition("&")[0] for url in asked[1:10]
-    ]
+    # The page may read the list once more from its start.
+    assert {"", *(f"c{n}" for n in range(1, 10))} == set(asked)
     async with dashboard.tab.page.expect_request("**cursor=c10&**"):
         await dashboard.click("Next page")
     read = "document.querySelector('.pager button:last-child:not(:disabled)')"
