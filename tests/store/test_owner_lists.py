@@ -113,6 +113,10 @@ LISTS = {
     "metadata": jobs(JobFilter(ANN, metadata={"order": "none"})),
     "capability": jobs(JobFilter(ANN, capability="none")),
     "queued": jobs(in_state("queued")),
+    "queued, walked": lambda c: listing.walk(
+        c, in_state("queued", oldest_first=True), None, 2, 100
+    ),
+    "queued, counted": lambda c: listing.count_within(c, in_state("queued"), 9, 100),
     "succeeded": jobs(in_state("succeeded", tag="none")),
     "cancelled": jobs(in_state("cancelled")),
     "failed": jobs(in_state("failed")),

@@ -156,10 +156,11 @@ def _next_in_state(
     edge: int | None,
 ) -> list[Job] | None:
     """
-    Return a page that is full among the next jobs of all, or the next in this state.
+    Return a page of jobs in a state, found among the next jobs without sorting all.
 
-    `None`: it is not. Of a backlog only the numbers are sorted, which its index has:
-    there may be very many jobs.
+    First the next numbers of all jobs are searched, then the next in this state: these
+    are found by sorting a backlog's numbers, which its index has, and not its jobs.
+    `None`: neither has enough jobs for a full page.
     """
     if where.state is JobState.FAILED and not _are_many_dead(connection, where):
         return None
@@ -255,12 +256,13 @@ def _begin(
     connection: sa.Connection, where: JobFilter, few: Collection[JobState]
 ) -> int | None:
     """
-    Return the number before the first job in a live state, for one owner's jobs.
+    Return the number before the first job in a live state, of all owners.
 
-    A walk through them would begin with a long history that has ended.
+    A walk through the jobs of an owner with a long history begins there, because that
+    history has ended. `None`: it begins with the owner's first job.
     """
     states = where.states - set(few)
-    if not states or not states <= LIVE or not isinstance(where.owner, Owner):
+    if not states or not states <= LIVE or not _is_long(connection, where.owner):
         return None
     number, ascending = unindexed(job_table), where.oldest_first
     edge = sa.func.min(number) if ascending else sa.func.max(number)
